@@ -19,7 +19,7 @@ from rune.codec.messages import MAX_FULL_BYTES, InvalidMessageError
 from rune.core.definition import model
 from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.core.execution.state import NodeStatus
-from rune.errors import InvalidDocumentError
+from rune.errors import InvalidDocumentError, LimitExceededError
 from rune.nodes.registry import described, full_registry
 from rune.ports.state import LEASE_MS
 from rune.runtime.execution_data import ExecutionNotFoundError
@@ -183,7 +183,13 @@ def test_all_codes_of_rejected_messages_are_listed() -> None:
         for each in error.body
         if isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant)
     }
-    elsewhere = (InvalidMessageError, InvalidDocumentError, DefinitionNotFoundError, ExecutionNotFoundError)
+    elsewhere = (
+        InvalidMessageError,
+        InvalidDocumentError,
+        LimitExceededError,
+        DefinitionNotFoundError,
+        ExecutionNotFoundError,
+    )
     codes = {*raised, *(each.code for each in elsewhere)}
     section = RABBITMQ.split("## Messages from other publishers")[1].split("\n### ")[0]
 

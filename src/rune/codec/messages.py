@@ -17,9 +17,11 @@ import msgspec
 from rune.codec import records
 from rune.codec.decode import MalformedDataError, decode
 from rune.core.definition.fields import MAX_ID_LENGTH
+from rune.core.definition.strict_json import MAX_DECODED_BYTES, json_shape
 from rune.core.execution.token import Path, Token
+from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
-from rune.errors import RuneError
+from rune.errors import LimitExceededError, RuneError
 from rune.ports.journal import ExecutionRecord, NewerFormatError
 
 ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_LENGTH}}}")
@@ -31,6 +33,15 @@ MAX_NUMBER = 2**31 - 1
 MAX_TIME_MS = 2**53
 MAX_FULL_BYTES = 16 * 1024 * 1024
 """Size limit of a self-contained message: the default limit of RabbitMQ."""
+MAX_FOREIGN_BYTES = LIMITS.payload_bytes + LIMITS.definition_bytes + LIMITS.body_bytes
+"""Size limit of a message of another program: its outputs, its definition and the rest."""
+MAX_TOKEN_BYTES = 2 * 1024 * 1024
+_NAMES_END = 1024
+"""Where the names of workflow and execution end at the latest in a message that begins with them."""
+_FIRST_NAMES = re.compile(
+    rb'\s*\{\s*(?:"workflow_id"\s*:\s*"[^"\\]*"\s*,\s*)?"execution_id"\s*:\s*"([A-Za-z0-9_-]+)"'
+)
+_TOKEN_FIELD = b',"token":'
 NO_OUTPUTS = msgspec.Raw(b"{}")
 NOTHING = msgspec.Raw(b"null")
 
@@ -90,6 +101,19 @@ class _Hint(msgspec.Struct, frozen=True):
 
     execution_id: str
     token: Token | None = None
+
+
+class _LargeParts(msgspec.Struct, frozen=True):
+    """The fields of a message that may be large."""
+
+    definition: msgspec.Raw = msgspec.field(default=NOTHING, name="workflow_definition")
+    context: msgspec.Raw = msgspec.field(default=NO_OUTPUTS, name="accumulated_context")
+
+
+class _LastField(msgspec.Struct, frozen=True):
+    """The last field of a message that Rune wrote."""
+
+    token: Token
 
 
 class _NamedExecution(msgspec.Struct, frozen=True):
@@ -172,6 +196,8 @@ _ENCODER = msgspec.json.Encoder()
 _EXECUTION_DECODER = msgspec.json.Decoder(NodeExecutionMessage)
 _HINT_DECODER = msgspec.json.Decoder(_Hint)
 _NAMED_EXECUTION_DECODER = msgspec.json.Decoder(_NamedExecution)
+_PARTS_DECODER = msgspec.json.Decoder(_LargeParts)
+_LAST_FIELD_DECODER = msgspec.json.Decoder(_LastField)
 _STATUS_DECODER = msgspec.json.Decoder(NodeStatusMessage)
 _STATUS_BATCH_DECODER = msgspec.json.Decoder(list[NodeStatusMessage])
 _COMPLETION_DECODER = msgspec.json.Decoder(CompletionMessage)
@@ -266,13 +292,34 @@ def _arrived(names: MessageContext, token: Token) -> tuple[str, ...]:
 
 
 def decode_hint(body: bytes) -> tuple[str, Token | None]:
-    """Return the execution and the token of a message; no token if another system wrote it."""
+    """Return the execution and the token of a message; no token if another system wrote it. Of a large message only
+    both ends are read."""
+    if is_large(body):
+        return _decode_large_hint(body)
     try:
         found = decode(_HINT_DECODER, body)
     except MalformedDataError as error:
         raise InvalidMessageError(f"not an execution message: {error.message}") from None
     check_hint(found.execution_id, found.token)
     return found.execution_id, found.token
+
+
+def is_large(body: bytes) -> bool:
+    """Return whether decoding a message would keep an event loop from running."""
+    return len(body) > MAX_DECODED_BYTES
+
+
+def _decode_large_hint(body: bytes) -> tuple[str, Token | None]:
+    execution = execution_of(body)
+    start = body.rfind(_TOKEN_FIELD, max(0, len(body) - MAX_TOKEN_BYTES))
+    if execution is None or start < 0:
+        return execution or "", None
+    try:
+        token = decode(_LAST_FIELD_DECODER, b"{" + body[start + 1 :]).token
+    except MalformedDataError:
+        return execution, None
+    check_hint(execution, token)
+    return execution, token
 
 
 def check_hint(execution: str, token: Token | None) -> None:
@@ -283,13 +330,20 @@ def check_hint(execution: str, token: Token | None) -> None:
         )
     if token is None:
         return
+    if len(token.path) > 2 * LIMITS.split_depth:
+        raise LimitExceededError("levels of the path of a token", LIMITS.split_depth, len(token.path) // 2)
     numbers = (token.node, token.attempt, token.items, *token.path)
     if min(numbers) < 0 or max(numbers) > MAX_NUMBER or not -MAX_TIME_MS < token.at < MAX_TIME_MS:
         raise InvalidMessageError("a number of the token is out of range")
 
 
 def execution_of(body: bytes) -> str | None:
-    """Return the execution that a message names; None if it names none, or the message is no JSON object."""
+    """Return the execution that a message names; None if it names none, or the message is no JSON object. Of a large
+    message only the beginning is read: one that has the name elsewhere names none."""
+    if is_large(body):
+        found = _FIRST_NAMES.match(body[:_NAMES_END])
+        named = "" if found is None else found[1].decode()
+        return named if STARTED_ID.fullmatch(named) else None
     try:
         named = decode(_NAMED_EXECUTION_DECODER, body).execution_id
     except MalformedDataError:
@@ -298,7 +352,8 @@ def execution_of(body: bytes) -> str | None:
 
 
 def decode_execution(body: bytes) -> NodeExecutionMessage:
-    """Decode and validate a complete execution message."""
+    """Decode and validate a complete execution message. A large one takes a while: meant for a thread."""
+    _check_limits(body)
     try:
         found = decode(_EXECUTION_DECODER, body)
         outputs = decode(_FIELDS_DECODER, found.context)
@@ -313,6 +368,36 @@ def decode_execution(body: bytes) -> NodeExecutionMessage:
     if wrong:
         raise InvalidMessageError(f"an output is named `$` and the id of a node, not `{wrong[0][:80]}`")
     return found
+
+
+def _check_limits(body: bytes) -> None:
+    """Raise LimitExceededError if a message is too large; no value is built of it."""
+    if len(body) > MAX_FOREIGN_BYTES:
+        raise LimitExceededError("bytes of a message", MAX_FOREIGN_BYTES, len(body))
+    if is_large(body):
+        _check_shape(body)
+    try:
+        parts = decode(_PARTS_DECODER, body)
+    except MalformedDataError as error:
+        raise InvalidMessageError(f"not an execution message: {error.message}") from None
+    definition = len(bytes(parts.definition))
+    if definition > LIMITS.definition_bytes:
+        raise LimitExceededError("bytes of `workflow_definition`", LIMITS.definition_bytes, definition)
+    rest = len(body) - definition - len(bytes(parts.context))
+    if rest > LIMITS.body_bytes:
+        raise LimitExceededError("bytes of the other fields of a message", LIMITS.body_bytes, rest)
+    if not is_large(body):
+        _check_shape(body)
+
+
+def _check_shape(body: bytes) -> None:
+    # An output lies two levels deep.
+    most = LIMITS.json_depth + 2
+    shape = json_shape(body, LIMITS.payload_containers)
+    if shape.depth > most:
+        raise LimitExceededError("levels of lists and objects in a message", most, shape.depth)
+    if shape.containers > LIMITS.payload_containers:
+        raise LimitExceededError("lists and objects in a message", LIMITS.payload_containers)
 
 
 def _check_fields(found: NodeExecutionMessage) -> None:

@@ -349,7 +349,7 @@ def failure_of(error: BaseException) -> Failure:
     """Convert an exception raised by a node into its outcome. Message, details and traceback are bounded: an error is
     part of statuses, lists and completions, and is redacted as a whole."""
     if isinstance(error, RuneError):
-        code = _cut(_text(_attribute(error, "code", "NODE_ERROR")), MAX_CODE_CHARS)
+        code = _code(_attribute(error, "code", "NODE_ERROR"))
         message = _message(_attribute(error, "message", error))
         if not isinstance(error, NodeFailure):
             return Failure(Error(code, message))
@@ -373,6 +373,17 @@ def _read(read: Callable[[], T], default: T) -> T:
         if is_ctrl_c(error):
             raise
         return default
+
+
+def bounded_error(error: Any) -> Any:
+    """Return an error as an expression reads it, with message and details bounded. Of one that is no object nothing is
+    kept."""
+    if type(error) is not dict:
+        return None
+    bounds = {"code": _code, "message": _message, "details": _details}
+    found = {name: bound(error[name]) for name, bound in bounds.items() if name in error}
+    others = {name: value for name, value in error.items() if name not in found}
+    return {**found, **_details(others)} if others else found
 
 
 def traceback_of(error: BaseException) -> str:
@@ -429,6 +440,10 @@ def _drop_engine_frames(found: traceback.TracebackException) -> bool:
 def _text(value: Any) -> str:
     """Return the text of a value without lone surrogates, so that it can be encoded."""
     return _read(lambda: str(value).encode("utf-8", "replace").decode(), NO_TEXT)
+
+
+def _code(value: Any) -> str:
+    return _cut(_text(value), MAX_CODE_CHARS)
 
 
 def _message(value: Any) -> str:

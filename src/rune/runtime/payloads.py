@@ -46,6 +46,11 @@ async def decode_payload(data: bytes) -> Decoded:
     return await off_loop_in_turn(partial(parse_input, data))
 
 
+async def for_size(size: int, work: Callable[[], T]) -> T:
+    """Return what `work` returns, which takes time in proportion to a size: of a large one, computed in a thread."""
+    return work() if size <= MAX_INLINE_BYTES else await off_loop_in_turn(work)
+
+
 async def same_payload(blob: BlobStore, stored: StoredValue, given: StoredValue) -> bool:
     """Return whether a stored payload is the same value as a given one, however it is written."""
     if stored == given:

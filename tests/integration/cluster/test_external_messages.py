@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rune.core.limits import LIMITS
 from tests.integration.cluster.external_messages import (
     FRAME,
     MIDDLE,
@@ -257,6 +258,53 @@ def test_error_of_no_node_is_dead_lettered(amqp: str) -> None:
         context = {"$trigger": {}, "$c": {"result": True}, "$error": ERROR}
         await client.publish(message(execution, "d", BEHIND, context))
         assert (await client.take_dead_letter(execution))[0] == "INVALID"
+
+    with_client(amqp, exchange)
+
+
+def test_large_output_of_a_start_in_the_middle_is_kept(amqp: str) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        given = {**START, "$a": {"n": 41, "list": [{}] * 200_000}}
+        await client.publish(message(execution, "b", MIDDLE, given))
+        done = await client.wait_for_completion(execution)
+        assert (done["status"], done["final_context"]["$b"]) == ("completed", {"n": 42})
+
+    with_client(amqp, exchange)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [[{}] * LIMITS.payload_containers, "x" * LIMITS.payload_bytes],
+    ids=["objects", "bytes"],
+)
+def test_outputs_beyond_the_limits_of_a_start_are_dead_lettered(amqp: str, given: Any) -> None:
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.publish(message(execution, "b", MIDDLE, {**START, "$a": given}), checked=False)
+        code, _ = await client.take_dead_letter(execution)
+        assert code == "LIMIT_EXCEEDED"
+        assert client.steps(execution) == []
+
+    with_client(amqp, exchange)
+
+
+@pytest.mark.parametrize("by", ["output", "error"])
+def test_error_of_a_start_in_the_middle_is_bounded(amqp: str, by: str) -> None:
+    error = {"code": "BROKEN", "message": "x" * 1_000_000, "details": {"n": 1, "long": ["y"] * 100_000}}
+    seen = {
+        "id": "x",
+        "type": "log",
+        "parameters": {"message": "{{ len($error.message) }} {{ $error.details }}"},
+    }
+    definition = {**BEHIND, "nodes": [*(each for each in BEHIND["nodes"] if each["id"] != "x"), seen]}
+
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        given = {"$h": {"error": error}} if by == "output" else {"$error": error}
+        await client.publish(message(execution, "x", definition, {"$trigger": {}, **given}))
+        done = await client.wait_for_completion(execution)
+        assert done["final_context"]["$x"] == '8192 {"n":1,"omitted":["long"]}'
 
     with_client(amqp, exchange)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,10 @@ from rune.codec.messages import (
 )
 from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.core.definition.parser import parse_document
+from rune.core.definition.strict_json import MAX_DECODED_BYTES
 from rune.core.execution.token import Arrived, Ref, Token, TokenPurpose
+from rune.core.limits import LIMITS
+from rune.errors import LimitExceededError
 from tests.support.plans import plan, split
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "docs" / "schemas"
@@ -345,3 +349,52 @@ def test_undecodable_body_is_rejected(body: bytes) -> None:
     for decode in (decode_hint, decode_execution, decode_status, decode_completion):
         with pytest.raises(InvalidMessageError):
             decode(body)
+
+
+def with_output(output: bytes, **more: Any) -> bytes:
+    """Return a message of another program with an output as JSON."""
+    body = json.dumps({**EXECUTION, **more, "accumulated_context": {"$trigger": {}, "$a": "OUTPUT"}})
+    return body.encode().replace(b'"OUTPUT"', output)
+
+
+@pytest.mark.parametrize(
+    ("body", "limit"),
+    [
+        (with_output(b"[" + b"{}," * LIMITS.payload_containers + b"1]"), "lists and objects in a message"),
+        (with_output(b"[" * 103 + b"]" * 103), "levels of lists and objects"),
+        (with_output(b"1" * (LIMITS.payload_bytes + 4 * 1024 * 1024)), "bytes of a message"),
+        (with_output(b"1", workflow_definition={"x": "y" * LIMITS.definition_bytes}), "workflow_definition"),
+        (with_output(b"1", arrived=["y" * LIMITS.body_bytes]), "bytes of the other fields"),
+    ],
+    ids=["containers", "depth", "whole", "definition", "rest"],
+)
+def test_message_beyond_a_limit_is_rejected_with_its_name(body: bytes, limit: str) -> None:
+    with pytest.raises(LimitExceededError, match=limit):
+        decode_execution(body)
+
+
+def test_token_of_a_long_path_is_rejected() -> None:
+    with pytest.raises(LimitExceededError, match="levels of the path of a token"):
+        decode_hint(encode_hint("exec_1", Token(1, (1, 2) * 5), CONTEXT))
+
+
+def test_large_message_of_rune_is_read_at_its_ends() -> None:
+    context = b'{"$a":"' + b"x" * MAX_DECODED_BYTES + b'"}'
+    token = Token(4, (1, 5, 3, 2), Ref("result", 2, (1, 5)), attempt=2)
+    names = msgspec.structs.replace(CONTEXT, definition=b"{}", context=context)
+
+    assert decode_hint(encode_hint("exec_1", token, names)) == ("exec_1", token)
+
+
+def test_token_inside_of_an_output_of_a_large_message_is_none() -> None:
+    inner = b'{"x":"' + b"x" * MAX_DECODED_BYTES + b'","token":{"node":1}}'
+
+    assert decode_hint(with_output(inner))[1] is None
+
+
+def test_large_message_of_another_program_is_told_apart_without_decoding_it() -> None:
+    body = with_output(b"[" + b"{}," * 20_000_000 + b"1]")
+    began = time.thread_time()
+
+    assert decode_hint(body) == (EXECUTION["execution_id"], None)
+    assert time.thread_time() - began < 0.02

@@ -13,9 +13,8 @@ from rune.adapters.rabbitmq.amqp.client import REPLY_TIMEOUT_S, ReconnectingConn
 from rune.adapters.rabbitmq.amqp.connection import Connection
 from rune.adapters.rabbitmq.amqp.errors import AmqpError, UnroutableError
 from rune.adapters.rabbitmq.amqp.frames import Message
-from rune.adapters.rabbitmq.queue import HINT, ForeignMessageHandler, dead_letter_properties
+from rune.adapters.rabbitmq.queue import HINT, ForeignMessageHandler, dead_letter_properties, decode_foreign
 from rune.adapters.rabbitmq.topology import Topology, declare, find_or_declare
-from rune.codec.messages import decode_execution
 from rune.errors import RuneError
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.queue import LeftToOthersError
@@ -39,6 +38,7 @@ class LegacyExecutor:
         self._handler = handler
         self._consuming = False
         self._channel: Channel | None = None
+        self._decoding = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._link = ReconnectingConnection(url, self._name, self._prepare, deadline=REPLY_TIMEOUT_S)
 
@@ -88,7 +88,7 @@ class LegacyExecutor:
 
     async def _handle(self, channel: Channel, handler: ForeignMessageHandler, message: Message) -> None:
         try:
-            await handler(decode_execution(message.body), message.body)
+            await handler(await decode_foreign(message.body, self._decoding), message.body)
         except (StoreUnavailableError, LeftToOthersError) as error:
             log.warning("a start is retried later: %s", error)
             await asyncio.sleep(RETRY_DELAY_S)

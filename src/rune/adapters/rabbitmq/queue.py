@@ -33,6 +33,7 @@ from rune.codec.messages import (
     decode_record,
     encode_hint,
     execution_of,
+    is_large,
 )
 from rune.core.execution.token import Token
 from rune.errors import RuneError
@@ -267,6 +268,14 @@ def _shortened(reason: str) -> str:
     return reason.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore")
 
 
+async def decode_foreign(body: bytes, turn: asyncio.Lock) -> NodeExecutionMessage:
+    """Decode a message of another producer; large ones in a thread, one at a time."""
+    if not is_large(body):
+        return decode_execution(body)
+    async with turn:
+        return await asyncio.to_thread(decode_execution, body)
+
+
 class MessageBuilder(Protocol):
     """Builds self-contained messages, for consumers without access to the stores."""
 
@@ -317,6 +326,7 @@ class RabbitQueue:
         self._context_lookup = context_lookup
         self._message_builder = message_builder
         self._foreign_handler = foreign_handler
+        self._decoding = asyncio.Lock()
         self._tags = count(1)
         self._held: dict[int, HeldMessage] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -532,7 +542,7 @@ class RabbitQueue:
 
     async def _handle_foreign(self, held: HeldMessage) -> None:
         try:
-            message = decode_execution(held.message.body)
+            message = await decode_foreign(held.message.body, self._decoding)
             if self._foreign_handler is None:
                 raise InvalidMessageError(
                     "messages without a token are not accepted here", code="UNKNOWN_EXECUTION"

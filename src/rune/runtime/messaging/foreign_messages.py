@@ -8,23 +8,27 @@ A message that cannot be interpreted is rejected with a code and changes nothing
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import msgspec
+from msgspec.structs import replace
 
 from rune.codec.decode import decode
-from rune.codec.facts import encode_value
 from rune.codec.messages import NodeExecutionMessage
+from rune.core.definition.problems import Problem
+from rune.core.definition.strict_json import text_problems
 from rune.core.execution.stored_value import Inline, StoredValue
+from rune.core.limits import LIMITS
 from rune.core.permissions import QUEUE
 from rune.core.plan.model import Plan
-from rune.errors import RuneError
+from rune.errors import InvalidDocumentError, LimitExceededError, RuneError
 from rune.ports.journal import ExecutionRecord
 from rune.ports.queue import LeftToOthersError
 from rune.runtime.backend import Backend
 from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.lifecycle.launcher import Launcher
 from rune.runtime.messaging.seeder import ExecutionSeeder
-from rune.runtime.payloads import check_start
+from rune.runtime.payloads import check_start, for_size
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
 from rune.runtime.stored_values import store_value
 from rune.runtime.worker.worker import MISSING_TYPE_TIMEOUT_S, MissingTypeTracker
@@ -38,7 +42,6 @@ RESERVED_NAMES = frozenset({*START_NAMES, "$json", "$execution", "$error"})
 
 Outputs = dict[str, msgspec.Raw]
 _OUTPUTS = msgspec.json.Decoder(Outputs)
-_VALUE = msgspec.json.Decoder()
 
 
 class UnknownScopeError(RuneError):
@@ -92,7 +95,7 @@ class ForeignMessages:
             ) from None
         _check_nodes(message, plan)
         node = plan.index[message.current_node]
-        outputs = decode(_OUTPUTS, message.context)
+        outputs = await for_size(_size(message), partial(_checked_outputs, message))
         if _given_error(outputs) is None:
             outputs.pop("$error", None)
         known = await self._journal.accepted(message.execution_id)
@@ -108,9 +111,9 @@ class ForeignMessages:
     async def _plan(self, message: NodeExecutionMessage) -> Plan:
         if isinstance(message.definition_ref, str):
             return await self._plans.plan(message.definition_ref)
-        document = decode(_OUTPUTS, bytes(message.definition))  # type: ignore[arg-type]
-        document["id"] = msgspec.Raw(msgspec.json.encode(message.workflow_id))
-        return await self._plans.compile_given(msgspec.json.encode(document))
+        definition = bytes(message.definition)  # type: ignore[arg-type]
+        named = partial(_named, definition, message.workflow_id)
+        return await self._plans.compile_given(await for_size(len(definition), named))
 
     def _is_beginning(self, plan: Plan, node: int, outputs: Outputs) -> bool:
         first = node in plan.entries or any(each in plan.triggers for each in plan.graph.predecessors(node))
@@ -169,7 +172,9 @@ class ForeignMessages:
         if known is None:
             self._check_placeable(message, plan)
         values = self._node_outputs(plan, outputs)
-        seeder = ExecutionSeeder(plan, node, values, arrived=message.arrived, error=_given_error(outputs))
+        error = _given_error(outputs)
+        seed = partial(ExecutionSeeder, plan, node, values, arrived=message.arrived, error=error)
+        seeder = await for_size(_size(message), seed)
         seeded = seeder.compile(self._plans.catalogue)
         if known is not None:
             self._check_same_definition(known, plan, seeded)
@@ -200,7 +205,7 @@ class ForeignMessages:
                 continue
             if name[1:] not in plan.index:
                 raise UnknownNodeError(f"{plan.definition.id} has no node with the output `{name[:80]}`")
-            found[name[1:]] = encode_value(decode(_VALUE, value))
+            found[name[1:]] = bytes(value)
         return found
 
     async def _store_values(self, execution: str, values: dict[str, bytes]) -> dict[str, StoredValue]:
@@ -223,8 +228,40 @@ def _given_error(outputs: Outputs) -> bytes | None:
     """Return `$error` of a message; None if it has none, or null."""
     if "$error" not in outputs:
         return None
-    found = encode_value(decode(_VALUE, outputs["$error"]))
+    found = bytes(outputs["$error"])
     return None if found == b"null" else found
+
+
+def _size(message: NodeExecutionMessage) -> int:
+    return len(bytes(message.context))
+
+
+def _named(definition: bytes, workflow: str) -> bytes:
+    """Return a definition with the id of its workflow."""
+    document = decode(_OUTPUTS, definition)
+    document["id"] = msgspec.Raw(msgspec.json.encode(workflow))
+    return msgspec.json.encode(document)
+
+
+def _checked_outputs(message: NodeExecutionMessage) -> Outputs:
+    """Return the values in a message, as text. They have the limits of a start payload, together and each."""
+    outputs = decode(_OUTPUTS, message.context)
+    size = sum(len(bytes(each)) for each in outputs.values())
+    if size > LIMITS.payload_bytes:
+        raise LimitExceededError("bytes of the values in `accumulated_context`", LIMITS.payload_bytes, size)
+    for name, value in outputs.items():
+        problems = text_problems(bytes(value))
+        if problems:
+            raise InvalidDocumentError(tuple(_placed(each, name) for each in problems))
+    return outputs
+
+
+def _placed(problem: Problem, name: str) -> Problem:
+    """Return a problem of a value with the path of the value in its message."""
+    inner = problem.path.removeprefix("input")
+    path = f"accumulated_context.{name[:80]}"
+    joined = f"{path}{inner}" if inner.startswith((".", "[")) or not inner else f"{path}.{inner}"
+    return replace(problem, path=joined)
 
 
 def _trace(message: NodeExecutionMessage) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from rune.codec.decode import MalformedDataError, decode
-from rune.codec.facts import decode_value
+from rune.codec.facts import decode_value, encode_value
 from rune.core.definition.model import Definition, Edge, Node
 from rune.core.definition.problems import WRONG_VALUE, Problem
 from rune.core.execution.fact import ExecutionStarted, Fact, NodeResult
@@ -26,6 +27,7 @@ from rune.core.plan.compiler import compile_definition
 from rune.core.plan.graph import ancestors, reachable
 from rune.core.plan.model import NodePlan, Plan
 from rune.errors import InvalidDocumentError
+from rune.nodes.base import bounded_error
 
 PLACEHOLDER = "noop"
 
@@ -70,8 +72,8 @@ class ExecutionSeeder:
         ]
         self.outputs = dict(outputs)
         self._outlets: dict[int, str | None] = {}
-        self._failed = {each for each in self._before if self._held(each) and self._has_failed(each)}
-        failed = None if error is None else self._place_error(error)
+        self._failed = {each for each in self._before if self._held(each) and self._take_failure(each)}
+        failed = None if error is None else self._place_error(bounded_error(decode_value(error)))
         self._triggers = [each for each in self._before if each in plan.triggers]
         self._into = self._entering(first, arrived)
         self._payloads: dict[int, Ref] = {}
@@ -99,20 +101,24 @@ class ExecutionSeeder:
     def _held(self, node: int) -> bool:
         return node not in self._plan.triggers and self._plan.ids[node] in self.outputs
 
-    def _has_failed(self, node: int) -> bool:
+    def _take_failure(self, node: int) -> bool:
+        """Return whether a node has failed, according to its output, which is bounded then."""
         if self._plan.nodes[node].policy not in ("branch", "ignore"):
             return False
+        output = self.outputs[self._plan.ids[node]]
         try:
-            decode(_FAILED, self.outputs[self._plan.ids[node]])
+            decode(_FAILED, output)
         except MalformedDataError:
             return False
+        self.outputs[self._plan.ids[node]] = encode_value(
+            {"error": bounded_error(decode_value(output)["error"])}
+        )
         return True
 
-    def _place_error(self, error: bytes) -> int:
+    def _place_error(self, wanted: Any) -> int:
         """Return the node that failed with a given error: one whose output it is, or else the last before the first
         node that may have failed and has no output, such as a split, whose output is never given."""
         plan = self._plan
-        wanted = decode_value(error)
         above = ancestors(plan.graph)[self._first]
         before = [each for each in reversed(self._before) if above >> each & 1]
         for node in before:
@@ -121,7 +127,7 @@ class ExecutionSeeder:
         for node in before:
             may_fail = plan.nodes[node].policy in ("branch", "ignore") and node not in plan.triggers
             if may_fail and not self._held(node) and isinstance(wanted, dict):
-                self.outputs[plan.ids[node]] = b'{"error":' + error + b"}"
+                self.outputs[plan.ids[node]] = encode_value({"error": wanted})
                 self._failed.add(node)
                 return node
         message = f"no node before `{plan.ids[self._first]}` has failed with this error, or can have"
