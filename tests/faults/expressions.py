@@ -63,8 +63,8 @@ def _split_at_operator(result: Any) -> Any:
 
 def _resolve_again(resolve: Any) -> Any:
     def changed(self: Any, scope: Any) -> Any:
-        from rune.core.expr.expression import compile_template
         from rune.core.expr.names import Names
+        from rune.core.expr.template import compile_template
 
         found = resolve(self, scope)
         if type(found) is not str or "$" not in found:
@@ -154,7 +154,7 @@ TABLE: dict[str, Fault] = {
     "g9": fault("test_expressions.py::test_h_g9_any_text_is_valid_data", INSERT_QUOTED),
     "g10": fault(
         "test_expressions.py::test_h_g10_resolved_data_is_not_resolved_again",
-        replace("rune.core.expr.expression:Template.resolve", _resolve_again),
+        replace("rune.core.expr.template:Template.resolve", _resolve_again),
     ),
     "g11": fault(
         "test_expressions.py::test_h_g11_text_is_compared_as_text",
@@ -162,7 +162,7 @@ TABLE: dict[str, Fault] = {
     ),
     "g12": fault(
         "test_expressions.py::test_h_g12_values_of_every_type_are_resolved",
-        replace("rune.core.expr.expression:_Container.__call__", _keep_only_text),
+        replace("rune.core.expr.template:_Container.__call__", _keep_only_text),
     ),
     "g13": fault(
         "test_expressions.py::test_h_g13_contains_compares_elements",

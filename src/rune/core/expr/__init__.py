@@ -11,10 +11,11 @@ from rune.core.expr.budget import (
     MissingError,
     TimeBudgetError,
 )
-from rune.core.expr.expression import Expression, Template, compile_expression, compile_template, is_dynamic
+from rune.core.expr.expression import Expression, compile_expression
 from rune.core.expr.functions import FUNCTIONS, Function
 from rune.core.expr.names import Names, Reference
 from rune.core.expr.operators import MISSING, OPERATORS
+from rune.core.expr.template import Template, compile_template, is_dynamic
 from rune.core.expr.values import json_equal, to_text, truthy
 
 __all__ = [
