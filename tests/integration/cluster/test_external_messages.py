@@ -204,7 +204,7 @@ def test_message_for_inner_node_starts_there(amqp: str, users: str) -> None:
     with_client(amqp, exchange)
 
 
-BEHIND = {
+BEHIND: dict[str, Any] = {
     "nodes": [
         {"id": "a", "type": "noop"},
         {"id": "b", "type": "noop"},
