@@ -65,7 +65,7 @@ def _start_without_name(start: Any) -> Any:
 
 def _forget_starting_tick(advance: Any) -> Any:
     def changed(schedule: Any, following: Any, standing: Any, now: int, *, running: bool) -> Any:
-        from rune.core.triggers import started
+        from rune.core.schedules import started
 
         return advance(schedule, following, started(standing, None), now, running=running)
 
@@ -129,7 +129,7 @@ ELSEWHERE: dict[str, Fault] = {
     ),
     "i2-dies": fault(
         _TICKS + "i2_crashed_scheduler_loses_no_tick_and_starts_none_twice",
-        replace("rune.core.triggers:advance", _forget_starting_tick),
+        replace("rune.core.schedules:advance", _forget_starting_tick),
     ),
     "i6-key": fault(
         "tests/acceptance/access/test_grants.py::test_h_i6_grant_to_key_denies_other_keys",

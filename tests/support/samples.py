@@ -27,7 +27,7 @@ from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
 from rune.core.execution.outcome import Error
 from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
-from rune.core.triggers import ScheduleState
+from rune.core.schedules import ScheduleState
 from rune.nodes.attempt_log import StoredLog
 from rune.ports.access import Limits
 from rune.ports.credentials import AnyFields

@@ -8,7 +8,8 @@ from typing import Any, Literal
 import msgspec
 
 from rune.core.definition.problems import Problem
-from rune.core.triggers import Schedule, WebhookConfig
+from rune.core.schedules import Schedule
+from rune.core.webhooks import WebhookConfig
 
 Join = Literal["all", "any"] | int
 """How a join opens: `all`, `any`, or at the k-th live arrival."""

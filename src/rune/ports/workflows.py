@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from rune.core.definition.parser import SourceText
 from rune.core.definition.problems import Problem
 from rune.core.execution.token import fraction
-from rune.core.triggers import Schedule, ScheduleState, WebhookConfig
+from rune.core.schedules import Schedule, ScheduleState
+from rune.core.webhooks import WebhookConfig
 from rune.errors import RuneError
 from rune.ports.journal import Missing
 

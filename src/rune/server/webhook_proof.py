@@ -20,7 +20,7 @@ from fastapi import Request
 from starlette.datastructures import Headers
 
 from rune.core.permissions import permits
-from rune.core.triggers import SIGNATURE, TIMESTAMP, WebhookConfig, replay_deadline, signature_error
+from rune.core.webhooks import SIGNATURE, TIMESTAMP, WebhookConfig, replay_deadline, signature_error
 from rune.nodes.named_secrets import REDACTED
 from rune.nodes.redaction import MIN_SECRET_LENGTH, Redactor
 from rune.ports.credentials import AnyFields, ApiKey, Basic, Bearer, CredentialError, Custom, Header

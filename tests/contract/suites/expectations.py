@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Error
-from rune.core.triggers import Schedule, ScheduleState
+from rune.core.schedules import Schedule, ScheduleState
 from rune.ports.journal import HookStore, Journal, Missing
 from rune.ports.retention import Retention, Rule
 from rune.ports.workflows import Expectation, ExpectationStore, Trigger, TriggerStore, moved_on, trigger_id

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from rune.core.triggers import Schedule, ScheduleState, WebhookConfig
+from rune.core.schedules import Schedule, ScheduleState
+from rune.core.webhooks import WebhookConfig
 from rune.ports.workflows import PathTakenError, Trigger, TriggerStore, trigger_id
 from tests.support.async_test import async_test
 

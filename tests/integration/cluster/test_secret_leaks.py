@@ -24,7 +24,7 @@ from websockets.asyncio.client import connect
 
 from rune.bootstrap import fresh_key
 from rune.client import AsyncClient
-from rune.core.triggers import sign
+from rune.core.webhooks import sign
 from tests.integration.cluster.store_dumps import (
     TAP,
     bind_tap,

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 
 from rune.client import Client
-from rune.core.triggers import sign
+from rune.core.webhooks import sign
 from tests.integration.triggers.scheduler_harness import DEADLINE, MINUTE, moment, open_harness
 from tests.support.backends import stores
 from tests.support.cli_process import until

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rune.core.triggers import Schedule
+from rune.core.schedules import Schedule
 from rune.nodes.control.schedule import cron, cron_error, next_tick
 from tests.integration.triggers.scheduler_harness import DAY, MINUTE, moment
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rune.core.triggers import RETRY_DELAY_MS
+from rune.core.schedules import RETRY_DELAY_MS
 from rune.ports.journal import Missing, StoreUnavailableError
 from rune.ports.workflows import Trigger, TriggerStore
 from rune.runtime.maintenance.trigger_scheduler import TriggerScheduler

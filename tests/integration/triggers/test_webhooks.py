@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 import httpx
 import pytest
 
-from rune.core.triggers import sign
+from rune.core.webhooks import sign
 from tests.support.api_server import DEADLINE, RunningServer, run, running_server
 from tests.support.trigger_workflows import webhook_workflow
 from tests.support.whole import WHOLE

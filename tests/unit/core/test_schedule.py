@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rune.core.node_type import NodeType
-from rune.core.triggers import (
+from rune.core.schedules import (
     MAX_WAITING_TICKS,
     ON_TIME_MS,
     RETRY_DELAY_MS,

@@ -7,7 +7,7 @@ import hmac
 
 import pytest
 
-from rune.core.triggers import replay_deadline, sign, signature_error
+from rune.core.webhooks import replay_deadline, sign, signature_error
 
 NOW = 1_700_000_000_000
 SENT = "1700000000"

@@ -16,7 +16,7 @@ from rune.cli.backend import HINTS, call_local_service, exit_with, read_access, 
 from rune.cli.output import Cell, clean, duration, local_time, print_json, print_problems, print_table
 from rune.cli.remote.connection import client
 from rune.core.definition.problems import Problem
-from rune.core.triggers import Schedule
+from rune.core.schedules import Schedule
 from rune.nodes.control.schedule import check_schedule, next_tick, next_times
 from rune.ports.clock import iso
 from rune.ports.retention import parse_duration

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
-from rune.core.triggers import CatchUp, Following, Schedule, every
+from rune.core.schedules import CatchUp, Following, Schedule, every
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, Unit, conflicting, declare, missing
 from rune.nodes.values import time_zone

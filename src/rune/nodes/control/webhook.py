@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output
-from rune.core.triggers import DELIVERY, WebhookConfig
+from rune.core.webhooks import DELIVERY, WebhookConfig
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, conflicting, declare
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
+from rune.core.schedules import ScheduleState, advance, next_start, started
 from rune.core.start_keys import HOOK, TICK
-from rune.core.triggers import ScheduleState, advance, next_start, started
 from rune.errors import RuneError
 from rune.nodes.control.schedule import next_tick
 from rune.ports.clock import iso

@@ -21,7 +21,8 @@ from rune.core.definition.parser import pinned_nodes
 from rune.core.definition.problems import PINNED, Problem
 from rune.core.permissions import covers, may_call
 from rune.core.plan.model import Plan
-from rune.core.triggers import Schedule, ScheduleState, WebhookConfig, next_start
+from rune.core.schedules import Schedule, ScheduleState, next_start
+from rune.core.webhooks import WebhookConfig
 from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.control.schedule import next_tick
 from rune.ports.clock import Clock

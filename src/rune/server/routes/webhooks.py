@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
-from rune.core.triggers import DELIVERY, SIGNATURE, WebhookConfig
+from rune.core.webhooks import DELIVERY, SIGNATURE, WebhookConfig
 from rune.errors import InvalidDocumentError
 from rune.ports.workflows import Trigger, TriggerStore
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStart
