@@ -6,7 +6,7 @@ RuneError                              base of all errors that Rune raises on pu
 ├── InvalidDocumentError               a definition or start payload is rejected; holds every problem
 ├── LimitExceededError                 a size, depth or count exceeds a limit; names the limit
 ├── NodeFailure                        a node fails with a code and details
-├── adapters.blobs.stores                     InvalidBlobKeyError
+├── adapters.blobs.keys                       InvalidBlobKeyError
 ├── adapters.postgres.database                DatabaseRefusedError, OutOfLocksError
 ├── adapters.rabbitmq.amqp.errors             AmqpError (InvalidAddressError, ConnectionRefusedByBrokerError,
 │                                             BrokerUnavailableError, ChannelClosedError, PublishError

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from rune.adapters.blobs.filesystem import FilesystemBlobs
 from rune.adapters.blobs.s3 import S3Blobs
-from rune.adapters.blobs.stores import FilesystemBlobs
 from rune.adapters.sqlite.journal import SqliteJournal
 from tests.contract.suites.blobs import BlobContract
 from tests.support.services.s3_server import KEYS, s3_server

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from rune.adapters.blobs.stores import open_blob
+from rune.adapters.blobs.open_blob import open_blob
 from rune.adapters.postgres.access import (
     PostgresApiKeys,
     PostgresAuditLog,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rune.adapters.blobs.stores import InvalidBlobKeyError
+from rune.adapters.blobs.keys import InvalidBlobKeyError
 from rune.ports.journal import BlobStore
 
 HOSTILE_KEYS = (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.blobs.stores import FilesystemBlobs
+from rune.adapters.blobs.filesystem import FilesystemBlobs
 from rune.ports.journal import StoreUnavailableError
 from tests.integration.blobs.hostile_keys import (
     HOSTILE_KEYS,
@@ -23,7 +23,7 @@ from tests.support.async_test import async_test
 CRASH_SCRIPT = """
 import asyncio, os, sys
 from pathlib import Path
-from rune.adapters.blobs.stores import FilesystemBlobs
+from rune.adapters.blobs.filesystem import FilesystemBlobs
 os.replace = lambda *names: os._exit(9)
 asyncio.run(FilesystemBlobs(Path(sys.argv[1])).put("x/a@/", b"new" * 100_000))
 """

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rune.adapters.blobs.stores import InvalidBlobKeyError, execution_folder, parse_blob_key
+from rune.adapters.blobs.keys import InvalidBlobKeyError, execution_folder, parse_blob_key
 
 PARTS = st.text(st.characters(), min_size=1, max_size=300) | st.text("./\\%+~ax", min_size=1, max_size=12)
 KEYS = st.builds(lambda execution, rest: f"{execution.replace('/', '') or 'x'}/{rest}", PARTS, PARTS)

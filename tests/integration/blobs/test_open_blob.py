@@ -8,8 +8,9 @@ from urllib.parse import quote
 
 import pytest
 
+from rune.adapters.blobs.filesystem import FilesystemBlobs
+from rune.adapters.blobs.open_blob import open_blob
 from rune.adapters.blobs.s3 import S3Blobs
-from rune.adapters.blobs.stores import FilesystemBlobs, open_blob
 from rune.settings import SettingsError
 from tests.support.services.s3_server import KEYS, NAME, s3_server
 

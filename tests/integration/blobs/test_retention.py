@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rune.adapters.blobs.filesystem import FilesystemBlobs
 from rune.adapters.blobs.s3 import S3Blobs
-from rune.adapters.blobs.stores import FilesystemBlobs
 from rune.adapters.postgres.stores import postgres
 from rune.ports.journal import BlobStore, StoreUnavailableError
 from tests.contract.suites.retention import ALL, RetentionStores

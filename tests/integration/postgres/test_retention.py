@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.blobs.stores import FilesystemBlobs
+from rune.adapters.blobs.filesystem import FilesystemBlobs
 from rune.adapters.postgres.stores import PostgresStores, postgres
 from rune.core.execution.fact import ExecutionEnded, NodeResult
 from rune.core.execution.stored_value import Inline, Large

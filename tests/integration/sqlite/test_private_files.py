@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rune import bootstrap
-from rune.adapters.blobs.stores import open_blob
+from rune.adapters.blobs.open_blob import open_blob
 from rune.settings import Settings
 from tests.support.in_process_cli import InProcessCli
 

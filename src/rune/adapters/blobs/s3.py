@@ -12,7 +12,7 @@ from typing import NamedTuple
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
-from rune.adapters.blobs.stores import InvalidBlobKeyError, execution_folder, parse_blob_key
+from rune.adapters.blobs.keys import InvalidBlobKeyError, execution_folder, parse_blob_key
 from rune.ports.journal import StoreUnavailableError
 
 TIMEOUT_S = 30.0
