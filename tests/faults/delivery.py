@@ -157,7 +157,7 @@ TABLE: dict[str, Fault] = {
     ),
     "c7-sigterm": fault(
         "test_http.py::test_h_c7_sigterm_during_request_fails_no_node",
-        skip("rune.nodes.registry:_is_cancelled", result=False),
+        skip("rune.nodes.registry:_ends_task", result=False),
     ),
     "c8": fault("test_delivery.py::test_h_c8_redelivered_message_runs_nothing_again", RUN_FINISHED_TOKEN),
     "c10": fault(

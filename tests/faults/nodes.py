@@ -172,8 +172,8 @@ TABLE: dict[str, Fault] = {
         edit(
             "rune.nodes.registry:execute_async",
             (
-                "(StoreUnavailableError, ExecutionEndedError, TokenEndedError)",
-                "(StoreUnavailableError, ExecutionEndedError, TokenEndedError, NodeFailure)",
+                "(StoreUnavailableError, ExecutionEndedError, TokenEndedError, Interruption)",
+                "(StoreUnavailableError, ExecutionEndedError, TokenEndedError, Interruption, NodeFailure)",
             ),
         ),
         NO_ENGINE_RETRY,
