@@ -91,6 +91,9 @@ def test_malformed_message_ends_no_worker_and_is_a_dead_letter(cluster: Cluster,
     (again,) = wait_for_letters(rune, "BAD_MESSAGE", 1)
     assert rune.json("dlq", "drop", again["id"])["dropped"] is True
     wait_for_letters(rune, "BAD_MESSAGE", 0)
+    gone = rune("dlq", "drop", again["id"])
+    assert gone.exit_code == 2
+    assert f"no dead message has the id `{again['id']}`" in gone.stderr
 
 
 def test_dead_messages_are_handled_over_url(cluster: Cluster) -> None:

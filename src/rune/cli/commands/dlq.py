@@ -146,7 +146,13 @@ def drop(letter: Id, as_json: Json = False) -> None:
 
 async def _find(settings: Settings, given: str) -> DeadLetter:
     """Return the only dead letter whose id starts with `given`."""
-    name = await find_execution(settings, given)
+    try:
+        name = await find_execution(settings, given)
+    except UnknownReferenceError as error:
+        if MESSAGE_ID.fullmatch(given):
+            unknown = f"no dead message has the id `{given}` (see `rune dlq`)"
+            raise UnknownReferenceError(unknown, code="UNKNOWN_DEAD_LETTER") from error
+        raise
     after: str | None = None
     async with open_reader(settings) as opened:
         while page := await opened.dead_letters(PAGE_SIZE, after):
