@@ -539,6 +539,13 @@ class BoundedSocketProtocol(WebSocketsSansIOProtocol):
             return
         super().data_received(data)
 
+    async def send(self, message: Any) -> None:
+        """Send a message. A handshake that was refused, or whose client has disconnected, is over; uvicorn would log an
+        error for it."""
+        await super().send(message)
+        if self.close_sent or self.transport.is_closing():
+            self.handshake_complete = True
+
     def _afford(self, size: int) -> bool:
         now = self.loop.time()
         self._credit = min(SOCKET_BYTES, self._credit + (now - self._credited_at) * SOCKET_BYTES_PER_S)

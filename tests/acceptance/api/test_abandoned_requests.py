@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import socket
 import struct
 from pathlib import Path
 
 import pytest
 
-from tests.support.api_server import API, HELLO, RunningServer, run
+from tests.support.api_server import API, HELLO, WAITS, RunningServer, run
 from tests.support.waiting import until
 
 KEY = "k" * 32
@@ -74,3 +76,37 @@ def test_audit_log_has_the_address_of_a_connection_that_was_reset(tmp_path: Path
         await until(refused, patience=20)
 
     run(tmp_path, work, key=KEY)
+
+
+def upgrade(path: str) -> bytes:
+    """Return a request for a WebSocket, without a key."""
+    return (
+        f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        "sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    ).encode()
+
+
+@pytest.mark.parametrize("key", ["", KEY])
+def test_aborted_upgrade_is_no_error_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, key: str
+) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(WAITS)
+        execution = (await server.client.start("waits")).execution_id
+        host, port = server.url.removeprefix("http://").split(":")
+        for path in (f"{API}/executions/{execution}/events", f"{API}/executions/none/events"):
+            for _ in range(20):
+                _, writer = await asyncio.open_connection(host, int(port))
+                writer.write(upgrade(path))
+                await writer.drain()
+                writer.transport.abort()
+                reader, writer = await asyncio.open_connection(host, int(port))
+                writer.write(upgrade(path))
+                assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 ")
+                writer.transport.abort()
+        await server.get("/workflows")
+
+    run(tmp_path, work, key=key)
+
+    errors = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    assert errors == []
