@@ -74,11 +74,11 @@ def _complete_with_item(_: Any, act: Any, scope: Any, **_options: Any) -> None:
 def _ignore_end(original: Any) -> Any:
     """Judge a token as if its execution had not ended."""
 
-    def touch(plan: Any, state: Any, token: Any) -> Any:
+    def touch(plan: Any, state: Any, token: Any, now: int) -> Any:
         before = state.ended, state.finish
         state.ended, state.finish = False, None
         try:
-            return original(plan, state, token)
+            return original(plan, state, token, now)
         finally:
             state.ended, state.finish = before
 

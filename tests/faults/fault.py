@@ -64,8 +64,8 @@ REPEAT_FINISHED_NODE = replace("rune.core.execution.transition:apply", _repeat_f
 
 
 def _run_finished_token(original: Callable[..., Any]) -> Callable[..., Any]:
-    def touch(plan: Any, state: Any, token: Any) -> Any:
-        verdict = original(plan, state, token)
+    def touch(plan: Any, state: Any, token: Any, now: int) -> Any:
+        verdict = original(plan, state, token, now)
         scope = state.scopes.get(token.path)
         if verdict == "void" or scope is None or token.node in scope.live or token.fate.name == "EXPIRE":
             return verdict

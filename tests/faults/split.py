@@ -24,7 +24,7 @@ def _mix_up_outer_items(original: Any) -> Any:
     return item_entry
 
 
-def _run_ended_item(verdict: str, _: Any, state: Any, token: Any) -> str:
+def _run_ended_item(verdict: str, _: Any, state: Any, token: Any, now: int) -> str:
     """Let the tokens of an item run that has ended."""
     return "run" if verdict != "void" and token.path not in state.scopes else verdict
 

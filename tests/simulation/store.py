@@ -166,10 +166,10 @@ class Store:
     ) -> tuple[Verdict | str, Token, Lease | None, bool]:
         """Verdict, the token as stored in the state, its lease if it needs one, and whether it was claimed before."""
         memory, _ = self.load(now)
-        verdict = claim_verdict(self.plan, memory.state, token)
+        verdict = claim_verdict(self.plan, memory.state, token, now)
         if verdict == "unknown":
             memory, _ = self.refold(now)
-            verdict = claim_verdict(self.plan, memory.state, token)
+            verdict = claim_verdict(self.plan, memory.state, token, now)
         if verdict not in ("run", "cancelled"):
             return verdict, token, None, False
         if memory.state.ended:
@@ -230,10 +230,10 @@ class Store:
             if applied.fresh and not keep_claim:  # a duplicate must not release the claim of the next step
                 memory.leases.pop((decision.node, decision.path), None)
                 memory.claims.pop((decision.node, decision.path), None)
-        total.emitted = sent + total.emitted + self._release_held_back(memory)
+        total.emitted = sent + total.emitted + self._release_held_back(memory, now)
         return total
 
-    def _release_held_back(self, memory: Memory) -> list[Token]:
+    def _release_held_back(self, memory: Memory, now: int) -> list[Token]:
         """Release held-back tokens into free slots.
 
         Duplicates and tokens that ended meanwhile are dropped: they would occupy a slot for ever.
@@ -244,7 +244,7 @@ class Store:
             if len(found) >= free:
                 break
             del memory.held_back[key]
-            if claim_verdict(self.plan, memory.state, token) in ("run", "cancelled"):
+            if claim_verdict(self.plan, memory.state, token, now) in ("run", "cancelled"):
                 found.append(token)
         return found
 

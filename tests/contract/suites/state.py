@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Suspend
-from rune.core.execution.token import START, Token
+from rune.core.execution.token import START, Token, TokenPurpose
 from rune.testing.harness import VirtualClock
 from tests.contract.suites.chunks import ChunkContract
 from tests.contract.suites.concurrency import ConcurrencyContract
@@ -281,6 +281,19 @@ class StateContract(SignalContract, PauseContract, ConcurrencyContract, Successo
             driver.clock.advance(1)
             (fired,) = [each for each in await driver.state.due_timers(10) if each.emitted]
             assert [token.node for token in fired.emitted] == [driver.node("c")]
+
+    @async_test
+    async def test_join_expires_only_when_its_timeout_is_over(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, joined()) as driver:
+            a, _ = (await driver.accept()).emitted
+            early = Token(driver.node("c"), fate=TokenPurpose.EXPIRE)
+            driver.clock.advance(120_000)
+            assert (await driver.state.claim("x", early, "w1", leased=False)).verdict == "done"
+            await driver.complete(a)
+            driver.clock.advance(59_999)
+            assert (await driver.state.claim("x", early, "w1", leased=False)).verdict == "done"
+            driver.clock.advance(1)
+            assert (await driver.state.claim("x", early, "w1", leased=False)).verdict == "run"
 
     @async_test
     async def test_disarmed_timer_never_fires(self, tmp_path: Path) -> None:

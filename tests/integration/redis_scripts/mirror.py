@@ -185,7 +185,7 @@ class Mirror:
         return found
 
     def claim(self, token: Token, *, leased: bool = False) -> str:
-        verdict = claim_verdict(self.plan, self.state, token)
+        verdict = claim_verdict(self.plan, self.state, token, self.now)
         want = (
             token.node,
             encode_path(token.path),

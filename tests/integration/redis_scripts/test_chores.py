@@ -39,7 +39,7 @@ class UncheckedMirror(Mirror):
 
     def claim_unchecked(self, token: Token) -> None:
         """Claim the token in core and scripts."""
-        claim_verdict(self.plan, self.state, token)
+        claim_verdict(self.plan, self.state, token, self.now)
         want = (token.node, encode_path(token.path), "run", 1, False, "me", False)
         self.run("claim", PACK((*want, token_fields(token))))
 

@@ -27,7 +27,7 @@ CHAIN = "start -> a -> b"
 
 
 def verdict(execution: ExecutionDriver, token: Token) -> str:
-    return claim_verdict(execution.plan, execution.state, token)
+    return claim_verdict(execution.plan, execution.state, token, execution.now)
 
 
 def test_claim_of_live_token_runs_and_of_ended_token_is_done() -> None:

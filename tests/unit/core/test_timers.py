@@ -185,10 +185,10 @@ def test_open_and_timeout_of_join_are_exclusive() -> None:
     execution.ok("a")
     execution.fire("join", "m")
     expired = execution.tokens.pop("m@/")
-    assert claim_verdict(execution.plan, execution.state, expired) == "run"
+    assert claim_verdict(execution.plan, execution.state, expired, execution.now) == "run"
     execution.ok("b")
     opened = execution.tokens.pop("m@/")
-    assert claim_verdict(execution.plan, execution.state, expired) == "done"
+    assert claim_verdict(execution.plan, execution.state, expired, execution.now) == "done"
 
     first = apply(execution.plan, execution.state, step_unrun(execution.plan, expired, execution.now))
     second = apply(execution.plan, execution.state, step(execution.plan, opened, Output(), execution.now))
@@ -460,10 +460,25 @@ def test_claim_of_expired_token_of_open_join_is_done() -> None:
     execution = ExecutionDriver(plan(JOIN, m=race({"timeout": 5})))
     execution.ok("a")
 
-    assert (
-        claim_verdict(
-            execution.plan, execution.state, Token(execution.plan.index["m"], fate=TokenPurpose.EXPIRE)
-        )
-        == "done"
-    )
+    expired = Token(execution.plan.index["m"], fate=TokenPurpose.EXPIRE)
+    assert claim_verdict(execution.plan, execution.state, expired, execution.now) == "done"
     assert is_empty(fire_timer(execution.plan, State(), Timer("join", 1), NOW))
+
+
+def test_join_does_not_expire_before_its_timeout_is_over() -> None:
+    execution = ExecutionDriver(plan(JOIN, m=merge(parameters={"timeout": 5})))
+    forged = Token(execution.plan.index["m"], fate=TokenPurpose.EXPIRE)
+    due = NOW + 5_000
+    assert claim_verdict(execution.plan, execution.state, forged, due) == "done"
+
+    execution.ok("a")
+
+    assert claim_verdict(execution.plan, execution.state, forged, due - 1) == "done"
+    assert claim_verdict(execution.plan, execution.state, forged, due) == "run"
+
+
+def test_node_without_timeout_does_not_expire() -> None:
+    execution = ExecutionDriver(plan(JOIN, m=merge()))
+    forged = Token(execution.plan.index["z"], fate=TokenPurpose.EXPIRE)
+
+    assert claim_verdict(execution.plan, execution.state, forged, NOW + 10**9) == "done"

@@ -252,7 +252,7 @@ class SqliteState:
         return [self._claim(running, token, owner, now, leased=False) for token in tokens]
 
     def _claim(self, running: LoadedExecution, token: Token, owner: str, now: int, *, leased: bool) -> Claim:
-        verdict = claim_verdict(running.plan, running.state, token)
+        verdict = claim_verdict(running.plan, running.state, token, now)
         if verdict not in ("run", "cancelled"):
             return Claim(verdict, token, now)
         key = token.key
@@ -282,7 +282,7 @@ class SqliteState:
             return self._count_engine_error(execution, token) if delays else 0
         now, lease = self._now(running), running.leases.get(token.key)
         taken_over = lease is not None and lease.until > now and lease.owner != owner
-        if taken_over or claim_verdict(running.plan, running.state, token) not in ("run", "cancelled"):
+        if taken_over or claim_verdict(running.plan, running.state, token, now) not in ("run", "cancelled"):
             return 0
         count = self._count_engine_error(execution, token) if delays else 0
         delay = delays[count - 1] if 0 < count <= len(delays) else 0
@@ -348,7 +348,7 @@ class SqliteState:
                 running.done((decision.node, decision.path))
         assert total is not None, "there are decisions"
         if running.held_back:
-            total.emitted += running.take_held_back()
+            total.emitted += running.take_held_back(self._now(running))
         return self._after_change(running, total)
 
     async def apply_all(self, execution: str, runs: Sequence[Sequence[Decision]]) -> Applied:
@@ -701,13 +701,13 @@ class LoadedExecution(msgspec.Struct):
         self.claimed.add(key)
         self.held_back.pop(key, None)
 
-    def take_held_back(self) -> list[Token]:
+    def take_held_back(self, now: int) -> list[Token]:
         """Return the held back tokens that can run now. A token that has become void does not use up a slot."""
         free = max(0, (self.plan.max_parallel or 0) - len(self.claimed))
         tokens: list[Token] = []
         while self.held_back and len(tokens) < free:
             token = self.held_back.pop(next(iter(self.held_back)))
-            if claim_verdict(self.plan, self.state, token) in ("run", "cancelled"):
+            if claim_verdict(self.plan, self.state, token, now) in ("run", "cancelled"):
                 tokens.append(token)
         return tokens
 

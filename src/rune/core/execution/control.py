@@ -39,19 +39,19 @@ Verdict = Literal["run", "done", "void", "parked", "cancelled", "unknown"]
 OVERDUE = Error("TIMEOUT", "the execution took longer than its settings allow", engine=True)
 
 
-def claim_verdict(plan: Plan, state: State, token: Token) -> Verdict:
-    """Decide whether a claimed token runs. A paused execution parks it, and the resume sends it again."""
+def claim_verdict(plan: Plan, state: State, token: Token, now: int) -> Verdict:
+    """Decide whether a claimed token runs. A paused execution parks it, and the resume sends it again. A join expires
+    only if it waits and its timeout is over, whatever sent the token."""
     if state.ended or state.finish is not None:
         return "void"
     scope = state.scopes.get(token.path)
     if scope is None:
         return "done" if started(state, token.path) else "unknown"
     live = scope.live.get(token.node)
-    # A paused join does not expire: the resume arms its timer again.
-    if token.fate is TokenPurpose.EXPIRE and state.paused_at is not None:
-        return "done"
     if token.fate is TokenPurpose.EXPIRE:
-        return "done" if token.node in scope.done or live is not None else "run"
+        # A paused join does not expire: the resume arms its timer again.
+        due = None if state.paused_at is not None else _join_due(plan, state, scope, token.node)
+        return "done" if due is None or due > now else "run"
     if live is None:
         return "done" if token.node in scope.done else "unknown"
     if live.waiting or live.token.attempt != token.attempt or live.token.resumed != token.resumed:
@@ -175,16 +175,26 @@ def _lateness(plan: Plan, state: State, act: Transition, now: int) -> None:
 
 def _expire(plan: Plan, state: State, act: Transition, scope: Scope, timer: Timer, now: int) -> None:
     node = plan.nodes[timer.node]
-    since = join_waits_since(node, scope)
-    if since is None or state.paused_at is not None:
+    due = _join_due(plan, state, scope, timer.node)
+    if due is None or state.paused_at is not None:
         return
-    due = since + (node.timeout or 0) + paused_since(state, since)
     if due > now:
         act.applied.armed.append((timer, due))
     else:
         act.applied.emitted.append(
             Token(node.index, scope.path, arrived=_arrivals(scope, node), fate=TokenPurpose.EXPIRE)
         )
+
+
+def _join_due(plan: Plan, state: State, scope: Scope, node: int) -> int | None:
+    """Return when the timeout of a join is over, or None if the node is no waiting join with a timeout."""
+    if not 0 <= node < len(plan.nodes):
+        return None
+    planned = plan.nodes[node]
+    since = join_waits_since(planned, scope)
+    if since is None or planned.timeout is None:
+        return None
+    return since + planned.timeout + paused_since(state, since)
 
 
 def _arrivals(scope: Scope, node: NodePlan) -> tuple[Arrived, ...]:
@@ -235,8 +245,7 @@ def _join_timers(plan: Plan, state: State, scope: Scope, path: Path) -> list[tup
     candidates.update(plan.races if not path else plan.nodes[path[-2]].races)
     timers: list[tuple[Timer, int]] = []
     for index in sorted(candidates - {-1}):
-        node = plan.nodes[index]
-        since = join_waits_since(node, scope)
-        if node.timeout is not None and since is not None:
-            timers.append((Timer("join", index, path), since + node.timeout + paused_since(state, since)))
+        due = _join_due(plan, state, scope, index)
+        if due is not None:
+            timers.append((Timer("join", index, path), due))
     return timers

@@ -12,7 +12,9 @@ local function claim_verdict(node, path, live, want)
   if meta.f then return 'void' end
   if not store.get('s' .. path) then return act.started(path) and 'done' or 'unknown' end
   if want[3] == 'expire' then
-    return (meta.p or act.is_done(path, node) or live) and 'done' or 'run'
+    local timeout, since = act.join_waits(path, node)
+    if meta.p or not since or timeout < 0 then return 'done' end
+    return since + timeout + act.paused_since(since) > now and 'done' or 'run'
   end
   if not live then return act.is_done(path, node) and 'done' or 'unknown' end
   if live.w or (live.t or 1) ~= want[4] or (live.m or false) ~= want[5] then return 'done' end
