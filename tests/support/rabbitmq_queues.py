@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rune.adapters.rabbitmq.amqp.client import Message, connect
+from rune.adapters.rabbitmq.amqp.frames import MessageProperties
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import DELIVERIES
 from tests.support.services.rabbitmq import Broker, broker
@@ -38,12 +39,12 @@ class VhostQueues:
         finally:
             await connection.close()
 
-    async def put(self, queue: str, body: bytes) -> None:
+    async def put(self, queue: str, body: bytes, headers: dict[str, Any] | None = None) -> None:
         """Publish a message directly to a queue."""
         connection = await connect(self.url)
         channel = await connection.channel()
         await channel.confirm()
-        await channel.publish("", queue, body)
+        await channel.publish("", queue, body, MessageProperties(headers=headers or {}))
         await connection.close()
 
     async def take(self, queue: str) -> Message | None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 
 import pytest
 
 from rune.adapters.rabbitmq.queue import EARLY_ACK_S
-from rune.adapters.rabbitmq.topology import InvalidQueueNameError, Topology, TopologyMismatchError
+from rune.adapters.rabbitmq.topology import DELAYS_S, InvalidQueueNameError, Topology, TopologyMismatchError
 from rune.codec.messages import NodeExecutionMessage
 from rune.core.execution.token import Token
 from rune.errors import RuneError
 from rune.ports.journal import StoreUnavailableError
 from tests.support.async_test import async_test
-from tests.support.rabbitmq_queues import vhost_queues
+from tests.support.rabbitmq_queues import VhostQueues, vhost_queues
 from tests.support.services.rabbitmq import broker
 from tests.support.waiting import until
 
@@ -316,6 +317,38 @@ async def test_foreign_messages_are_passed_to_handler() -> None:
         await asyncio.wait((waiting,))
         await queue.close()
         assert await vhost.waiting("workflow.execution") == 0
+
+
+@async_test
+async def test_start_for_which_the_engine_fails_is_retried_after_each_delay() -> None:
+    async with vhost_queues() as vhost:
+
+        async def fail(message: NodeExecutionMessage, body: bytes) -> None:
+            raise MemoryError("no memory")
+
+        queue = vhost.queue(foreign_handler=fail)
+        waiting = asyncio.ensure_future(queue.receive())
+        await until(lambda: queue.consumer.link.is_up)
+        await vhost.put("workflow.execution", EXAMPLE)
+        for delay in DELAYS_S:
+            name = f"workflow.execution.retry.{delay:g}s"
+            await until(functools.partial(_has_one, vhost, name))
+            again = await vhost.take(name)
+            assert again is not None
+            assert (again.body, again.routing_key) == (EXAMPLE, "workflow.execution")
+            assert await vhost.waiting("workflow.execution.dead") == 0
+            await vhost.put("workflow.execution", again.body, headers=again.headers)
+        await until(lambda: _has(vhost.waiting("workflow.execution.dead"), 1))
+        letter = await vhost.take("workflow.execution.dead")
+        assert letter is not None
+        assert (letter.body, letter.headers["rune-code"]) == (EXAMPLE, "DEAD_LETTERED")
+        assert await vhost.waiting("workflow.execution.dead") == 0
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+
+
+async def _has_one(vhost: VhostQueues, name: str) -> bool:
+    return await vhost.waiting(name) == 1
 
 
 @async_test

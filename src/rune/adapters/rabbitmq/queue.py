@@ -89,6 +89,9 @@ HINT = MessageProperties(type="NodeExecutionMessage", app_id="rune", timed=True)
 MARK_HEADER = "rune-letter"
 """Tells dead letters with the same content apart."""
 
+ERRORS_HEADER = "rune-errors"
+"""How often the engine raised an error for a message that starts an execution: no state counts them yet."""
+
 RECORD_HEADER = "rune-record"
 """Carries the record of an execution with its first tokens."""
 
@@ -252,6 +255,20 @@ def _sent_record(execution: str, held: HeldMessage) -> ExecutionRecord | None:
         return None
     record = held.message.headers.get(RECORD_HEADER)
     return decode_record(execution, bytes(record)) if isinstance(record, bytes | bytearray) else None
+
+
+def _errors_of(message: Message) -> int:
+    """Return how often the engine raised an error for a message."""
+    found = message.headers.get(ERRORS_HEADER) if message.has_headers else None
+    return found if isinstance(found, int) and found > 0 else 0
+
+
+def _moved(errors: int) -> MessageProperties:
+    if not errors:
+        return HINT
+    return MessageProperties(
+        headers={ERRORS_HEADER: errors}, type="NodeExecutionMessage", app_id="rune", timed=True
+    )
 
 
 def dead_letter_properties(message: Message, code: str, reason: str, queue: str) -> MessageProperties:
@@ -514,12 +531,13 @@ class RabbitQueue:
     def _requeue_now(self, held: HeldMessage) -> None:
         self._run_in_background(self._move(held, 0.0))
 
-    async def _move(self, held: HeldMessage, delay: float) -> None:
+    async def _move(self, held: HeldMessage, delay: float, errors: int | None = None) -> None:
         """Publish a message to the end of its queue or to a delay queue, then acknowledge the delivery."""
+        stamp = _moved(_errors_of(held.message) if errors is None else errors)
         exchange = self.topology.execution
         if delay > 0:
             exchange = self.topology.retry(next((each for each in DELAYS_S if each >= delay), DELAYS_S[-1]))
-        await self._publish_and_ack(held, (exchange, held.queue, held.message.body, HINT))
+        await self._publish_and_ack(held, (exchange, held.queue, held.message.body, stamp))
 
     async def _dead_letter_message(self, held: HeldMessage, code: str, message: str) -> None:
         execution = execution_of(held.message.body) or "an unknown execution"
@@ -560,9 +578,17 @@ class RabbitQueue:
             await self._dead_letter_message(held, error.code, error.message)
         except Exception as error:
             log.exception("a message of another producer could not be handled")
-            await self._dead_letter_message(held, *failure_of(error))
+            await self._retry_or_reject(held, error)
         else:
             held.channel.ack(held.message.tag)
+
+    async def _retry_or_reject(self, held: HeldMessage, error: Exception) -> None:
+        """Retry a message for which the engine raised an error after each delay in turn, then reject it."""
+        errors = _errors_of(held.message)
+        if errors < len(DELAYS_S):
+            await self._move(held, DELAYS_S[errors], errors + 1)
+        else:
+            await self._dead_letter_message(held, *failure_of(error))
 
     def _release(self) -> None:
         """Acknowledge deliveries of long-running nodes. From then on an expired lease resends their token, not the
