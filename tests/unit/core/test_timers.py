@@ -482,3 +482,11 @@ def test_node_without_timeout_does_not_expire() -> None:
     forged = Token(execution.plan.index["z"], fate=TokenPurpose.EXPIRE)
 
     assert claim_verdict(execution.plan, execution.state, forged, NOW + 10**9) == "done"
+
+
+def test_token_of_a_node_that_does_not_exist_expires_nothing() -> None:
+    execution = ExecutionDriver(plan(JOIN, m=merge()))
+
+    for index in (-1, len(execution.plan.nodes)):
+        forged = Token(index, fate=TokenPurpose.EXPIRE)
+        assert claim_verdict(execution.plan, execution.state, forged, NOW + 10**9) == "done"
