@@ -105,7 +105,7 @@ ROWS = (
     Row("verify {ended}"),
     Row("verify --all"),
     Row("signal {waiting} approve", away=NEEDS_REDIS),
-    Row("cancel {waiting}", away=NEEDS_REDIS),
+    Row("cancel {waiting}"),
     Row("pause {waiting}", away=NEEDS_REDIS),
     Row("resume {waiting}", away=NEEDS_REDIS),
     Row("retry {failed}"),

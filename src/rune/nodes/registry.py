@@ -267,7 +267,7 @@ async def execute_async(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
     Nothing but an Exception may leave a coroutine of a task unless the task is to end: asyncio raises KeyboardInterrupt
     and SystemExit again out of the event loop, and a slot of the worker ends with its task.
     """
-    task = asyncio.current_task()
+    task = _current_task()
     try:
         outcome = kind.run(call)
         return _check_outcome(kind, outcome if isinstance(outcome, _OUTCOMES) else await outcome, call)
@@ -278,6 +278,14 @@ async def execute_async(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
         if is_ctrl_c(error) or _ends_task(error, task):
             raise
         return failure_of(error)
+
+
+def _current_task() -> asyncio.Task[Any] | None:
+    """Return the task that runs the node; None in a simulation, which has no event loop."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        return None
 
 
 def _ends_task(error: BaseException, task: asyncio.Task[Any] | None) -> bool:

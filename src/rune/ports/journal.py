@@ -257,6 +257,9 @@ class Journal(Protocol):
         """Return the tokens that were claimed and have no result, with the time of their first claim (epoch ms). The
         claims of the last seconds may be missing."""
 
+    async def claims_of(self, execution: str, node: int, path: Path) -> int:
+        """Return how many claims of a token are recorded."""
+
     async def last_claims(self, execution: str) -> dict[tuple[int, Path], int]:
         """Return the tokens that were claimed and have no result, with the time of their last claim (epoch ms). The
         claims of the last seconds may be missing."""

@@ -11,6 +11,7 @@ from rune.cli.progress import NodeProgress, ProgressCounter, state_of
 from rune.settings import Settings
 from rune.testing.harness import VirtualClock, harness
 from tests.support.documents import document, node
+from tests.support.waiting import until
 
 DOCUMENT = document(
     [
@@ -46,7 +47,11 @@ def test_poller_reads_progress_from_file(tmp_path: pathlib.Path) -> None:
             poller = ExecutionPoller(run.accepted, run.plan, counter)
             async with open_reader(Settings(home=str(tmp_path))) as opened:
                 assert await poller.poll(opened)
-                assert not await poller.poll(opened), "the file has not changed"
+
+                async def rests() -> bool:  # claims are written up to a second later
+                    return not await poller.poll(opened)
+
+                await until(rests, "the file does not change")
                 lines = {each.node: each for each in counter.lines()}
                 await engine.engine.services.executions.cancel(run.id)
                 assert await poller.poll(opened)

@@ -211,7 +211,6 @@ def test_pause_resume_and_cancel_without_owner(rune: Rune) -> None:
         ("retry", "nobody"),
         ("rerun", "nobody", "--from", "a"),
         ("dlq", "show", "nobody"),
-        ("dlq", "show", "m0123456789abcdef"),
     ],
 )
 def test_unknown_execution_exits_2_and_creates_no_file(rune: Rune, arguments: tuple[str, ...]) -> None:

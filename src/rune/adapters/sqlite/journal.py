@@ -58,6 +58,10 @@ OF_TOKEN = (
     "SELECT body FROM fact WHERE execution = ? AND kind IN (?, ?, ?) AND node = ? AND path = ? AND NOT late"
     " ORDER BY +seq"
 )
+CLAIMS_OF = (
+    "SELECT count(*) FROM claim WHERE execution = (SELECT n FROM execution WHERE id = ?)"
+    " AND node = ? AND path = ?"
+)
 OPEN_CLAIMS = (
     "SELECT node, path, min(at), max(at) FROM claim AS c WHERE execution = (SELECT n FROM execution WHERE id = ?)"
     " AND NOT EXISTS (SELECT 1 FROM fact AS f WHERE f.execution = c.execution AND f.kind = ? AND f.node = c.node"
@@ -357,6 +361,11 @@ class SqliteJournal:
     async def open_claims(self, execution: str) -> dict[tuple[int, Path], int]:
         rows = self._database.reader.execute(OPEN_CLAIMS, (execution, _RESULT))
         return {(node, decode_path(path)): first for node, path, first, _ in rows}
+
+    async def claims_of(self, execution: str, node: int, path: Path) -> int:
+        key = (execution, node, encode_path(path))
+        ((count,),) = self._database.reader.execute(CLAIMS_OF, key)
+        return int(count)
 
     async def last_claims(self, execution: str) -> dict[tuple[int, Path], int]:
         rows = self._database.reader.execute(OPEN_CLAIMS, (execution, _RESULT))

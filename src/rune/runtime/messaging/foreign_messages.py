@@ -205,7 +205,7 @@ class ForeignMessages:
                 continue
             if name[1:] not in plan.index:
                 raise UnknownNodeError(f"{plan.definition.id} has no node with the output `{name[:80]}`")
-            found[name[1:]] = bytes(value)
+            found[name[1:]] = bytes(value).strip()
         return found
 
     async def _store_values(self, execution: str, values: dict[str, bytes]) -> dict[str, StoredValue]:
@@ -228,7 +228,7 @@ def _given_error(outputs: Outputs) -> bytes | None:
     """Return `$error` of a message; None if it has none, or null."""
     if "$error" not in outputs:
         return None
-    found = bytes(outputs["$error"])
+    found = bytes(outputs["$error"]).strip()
     return None if found == b"null" else found
 
 

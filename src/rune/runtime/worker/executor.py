@@ -168,21 +168,20 @@ class Executor:
         execution, token, isolation = data.accepted.id, claim.token, self._isolation
         self._leases.hold(execution, token, claim.fence, claim.asked)
         self._running.begin(execution, token, claim.now)
-        if claim.again or claim.recovered:
+        again = claim.again or claim.recovered
+        earlier = await self._journal.claims_of(execution, token.node, token.path) if again else 0
+        if earlier - claim.given_back >= SUSPECT_CRASHES:
             await isolation.turn.acquire()
             try:
-                crashes = await self._count_claim(data, claim, claim.fence)
+                await self._count_claim(data, claim, claim.fence)
             except BaseException:
                 isolation.turn.release()
                 raise
-            if crashes >= SUSPECT_CRASHES:
-                async with isolation.alone():
-                    return await self._run_and_commit(data, claim, clock, may_go_on)
-            isolation.turn.release()
-        else:
-            if not isolation.is_open:
-                await isolation.opened()
-            await self._count_claim(data, claim, claim.fence)
+            async with isolation.alone():
+                return await self._run_and_commit(data, claim, clock, may_go_on)
+        if not isolation.is_open:
+            await isolation.opened()
+        await self._count_claim(data, claim, claim.fence)
         isolation.begin()
         try:
             return await self._run_and_commit(data, claim, clock, may_go_on)
@@ -257,16 +256,15 @@ class Executor:
         self._counters.deliveries[claim.verdict] += 1
         return claim if claim.fence is None else replace(claim, asked=asked)
 
-    async def _count_claim(self, data: ExecutionData, claim: Claim, fence: Fence) -> int:
-        """Count the claim of a token and return how often its worker has died. End the execution if that is too
-        often."""
+    async def _count_claim(self, data: ExecutionData, claim: Claim, fence: Fence) -> None:
+        """Count the claim of a token. End the execution if its worker has died too often."""
         execution, token = data.accepted.id, claim.token
         count = await self._journal.count_claim(
             execution, token.node, token.path, fence, claim.now, durable=claim.again or claim.recovered
         )
         crashes = count - 1 - claim.given_back
         if crashes < MAX_CLAIMS + token.attempt:
-            return crashes
+            return
         name = token_name(token.node, token.path, data.plan.ids)
         origin = error_origin(data.plan, token.node, token.path, token.attempt)
         message = f"{name} crashed its worker {crashes} times"

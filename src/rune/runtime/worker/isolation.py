@@ -2,8 +2,8 @@
 
 When a process dies, any of the nodes that ran in it may be the cause, and the claim of each of them counts. A long node
 would be given up together with one beside it that kills every worker. So a token whose worker has died SUSPECT_CRASHES
-times runs alone: whatever dies then is its own fault. Tokens that were claimed before are counted one after the other,
-because a process that dies at once must not count against those that have not begun.
+times runs alone: whatever dies then is its own fault. Such tokens are counted one after the other, because a process
+that dies at once must not count against those that have not begun.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Isolation:
         self._open = asyncio.Event()
         self._open.set()
         self.turn = asyncio.Lock()
-        """Held while a claim after the first is counted, and by the token that runs alone."""
+        """Held by the token that runs alone."""
 
     @property
     def is_open(self) -> bool:

@@ -144,6 +144,10 @@ WHERE e.id = $1 AND NOT EXISTS (
 )
 GROUP BY c.node, c.path
 
+-- name: claims_of
+-- The number of claims of the token of node $2 and path $3 of execution $1. Read-only.
+SELECT count(*) FROM execution AS e JOIN claim AS c ON c.execution = e.n WHERE e.id = $1 AND c.node = $2 AND c.path = $3
+
 -- name: last_claims
 -- The tokens of execution $1 that were claimed and have no result, with the time of their last claim. Read-only.
 SELECT c.node, c.path, max(c.at) AS at FROM execution AS e JOIN claim AS c ON c.execution = e.n
