@@ -170,7 +170,9 @@ class Executor:
         self._running.begin(execution, token, claim.now)
         again = claim.again or claim.recovered
         earlier = await self._journal.claims_of(execution, token.node, token.path) if again else 0
-        if earlier - claim.given_back >= SUSPECT_CRASHES:
+        # Earlier attempts and the claim before a wait were no crashes.
+        others = claim.given_back + token.attempt - 1 + token.resumed
+        if earlier - others >= SUSPECT_CRASHES:
             await isolation.turn.acquire()
             try:
                 await self._count_claim(data, claim, claim.fence)
