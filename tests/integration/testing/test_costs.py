@@ -17,6 +17,8 @@ from tests.support.cli_process import interpreted
 LOOP_MS = 50.0
 """CPU time of the loop on the machine that the limits are stated for."""
 
+MAX_ROUNDS = 20
+
 LOOP = """
 def cpu_ms(work):
     began = time.process_time()
@@ -48,20 +50,23 @@ def cpu_ms_of_loop() -> float:
     return (time.process_time() - began) * 1000
 
 
-def test_run_with_a_wait_of_three_days_takes_35_ms_of_cpu(tmp_path: Path) -> None:
+def test_run_with_a_wait_of_three_days_takes_20_ms_of_cpu(tmp_path: Path) -> None:
     flow = waiting()
     found: list[float] = []
-    for at in range(5):
+    # Other processes on the same core disturb a measurement, and never make it smaller.
+    for at in range(MAX_ROUNDS):
         began = time.process_time()
         with EmbeddedEngine(tmp_path / str(at)) as engine:
             assert engine.run(flow, {}).status == "completed"
         ms = (time.process_time() - began) * 1000
         found.append(ms * LOOP_MS / cpu_ms_of_loop())
+        if min(found) <= 20:
+            break
 
-    assert min(found) <= 35
+    assert min(found) <= 20
 
 
-def test_crash_point_takes_600_ms_of_cpu(tmp_path: Path) -> None:
+def test_crash_point_takes_300_ms_of_cpu(tmp_path: Path) -> None:
     """So that 100 points take 30 seconds."""
     mocks = Mocks()
     mocks.node("call").returns({"body": 1})
@@ -79,7 +84,7 @@ def test_crash_point_takes_600_ms_of_cpu(tmp_path: Path) -> None:
         began = cpu_s()
 
     assert len(tester.points()) == 8
-    assert sorted(found[1:])[4] <= 600
+    assert sorted(found[1:])[4] <= 300
 
 
 def test_imports_of_the_plugin_and_of_the_builder_are_quick() -> None:
@@ -93,9 +98,11 @@ def build():
 print(json.dumps([cpu_ms(each) for each in (plugin, build, loop)]))
 """
     found: list[tuple[float, float]] = []
-    for _ in range(3):
+    for _ in range(MAX_ROUNDS):
         plugin, build, loop = json.loads(interpreted(code).stdout)
         found.append((plugin * LOOP_MS / loop, build * LOOP_MS / loop))
+        if min(plugin for plugin, _ in found) <= 20 and min(build for _, build in found) <= 80:
+            break
 
-    assert min(plugin for plugin, _ in found) <= 35
-    assert min(build for _, build in found) <= 130
+    assert min(plugin for plugin, _ in found) <= 20
+    assert min(build for _, build in found) <= 80

@@ -26,7 +26,7 @@ from rune.core.expr.budget import METER
 NAMES = Names(frozenset({"a"}), {})
 LIMIT_S = 0.2
 SLICE_NS = 1_000_000
-GAP_S = 0.1  # of CPU time between two charges
+GAP_S = 0.05  # of CPU time between two charges
 TOTAL_S = LIMIT_S + 2 * GAP_S
 
 MB = 1_000_000
@@ -209,10 +209,13 @@ def test_every_kind_of_data_stays_bounded(prepared: tuple[str, Any]) -> None:
     sources = [source for wanted, source in HOSTILE if wanted == kind]
     assert sources
     for source in sources:
-        with payload_not_collected():
-            meter = Clocked()
-            result = outcome(source, payload, meter)
-            took = meter.end()
+        for _ in range(3):  # other processes on the same core make a gap longer, and never shorter
+            with payload_not_collected():
+                meter = Clocked()
+                result = outcome(source, payload, meter)
+                took = meter.end()
+            if meter.longest < GAP_S:
+                break
         assert meter.longest < GAP_S, (source, meter.longest)
         assert took < TOTAL_S, (source, took, result)
         if isinstance(result, TimeBudgetError):
