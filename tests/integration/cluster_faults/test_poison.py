@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from rune.core.execution.token import Token
 from rune.ports.state import Claim
-from rune.runtime.worker.executor import MAX_CLAIMS, UnservableTokenError
+from rune.runtime.worker.executor import MAX_CLAIMS, Executor, UnservableTokenError, stop_here
 from tests.support.backends import UNSERVED_QUEUE, Backend, backends
 from tests.support.workflows import of_type, recording_registry, workflow
 
@@ -48,3 +49,36 @@ def test_token_that_crashes_every_worker_fails_execution(backend: Backend, known
     assert (status, code) == ("failed", "WORKER_CRASH")
     assert crashes == wanted
     assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("attempt", "claims", "alone"), [(1, 2, False), (1, 3, True), (4, 3, False), (4, 6, True)]
+)
+@backends("embedded", "redis")
+def test_token_runs_alone_after_three_crashes_of_its_attempt(
+    backend: Backend, attempt: int, claims: int, alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt has a claim of its own: those of earlier attempts are no crashes."""
+    document = workflow("start>a", a={**of_type("t.call"), "queue": UNSERVED_QUEUE})
+    seen: list[bool] = []
+
+    async def look(self: Executor, *arguments: Any) -> None:
+        seen.append(not self._isolation.is_open)
+
+    async def go() -> None:
+        async with backend.open(registry=recording_registry([])) as engine:
+            run = await engine.start(document)
+            executor, journal = engine.engine._worker._executor, engine.engine.backend.journal
+            token = Token(run.plan.index["a"], (), attempt=attempt)
+            data = await engine.engine.data_cache.get(run.id)
+            for number in range(claims):
+                await journal.count_claim(run.id, token.node, (), (1, number), data.accepted.at, durable=True)
+            claim = Claim("run", token, data.accepted.at, (1, claims), again=True)
+            monkeypatch.setattr(Executor, "_run_and_commit", look)
+            await executor._run_claimed(
+                data, claim, engine.engine.data_cache.clock_since(claim.now), stop_here
+            )
+            assert executor._isolation.is_open
+
+    asyncio.run(go())
+    assert seen == [alone]
