@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from rune.client import Client
 from tests.acceptance.browser.conftest import WatchedPage
@@ -346,3 +346,36 @@ def test_field_of_a_node_keeps_the_digits_of_numbers_in_the_document(
     wanted = text.replace("9007199254740993", "9007199254740995")
     until(lambda: text_of(page) == wanted or None, "the text has the value of the field")
     assert source(up, "fields") == text
+
+
+def test_fields_of_a_node_wait_for_the_catalogue_so_that_no_typed_text_is_lost(
+    watched: WatchedPage, up: UpProcess
+) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    deploy(up, FIELDS.replace("fields", "waits"))
+    watched.page.route(re.compile("/api/v1/nodes$"), hold)
+    page = watched.open("/workflows/waits/edit?node=a&text=1")
+    expect(panel(page, "a").get_by_role("status", name="Loading")).to_be_visible()
+    expect(panel(page, "a").get_by_role("textbox")).to_have_count(0)
+    expect(panel(page, "a")).not_to_contain_text("knows no type")
+
+    for each in held:
+        each.continue_()
+    field = panel(page, "a").get_by_role("textbox", name="value", exact=True)
+    expect(field).to_be_editable()
+
+
+def test_panel_of_a_node_names_the_failure_of_the_catalogue(watched: WatchedPage, up: UpProcess) -> None:
+    deploy(up, FIELDS.replace("fields", "fails"))
+    watched.page.route(re.compile("/api/v1/nodes$"), lambda route: route.fulfill(status=400, body=""))
+    page = watched.open("/workflows/fails/edit?node=a")
+    again = panel(page, "a").get_by_role("button", name="Try again")
+    expect(again).to_be_visible()
+
+    page.unroute(re.compile("/api/v1/nodes$"))
+    again.click()
+    expect(panel(page, "a").get_by_role("textbox", name="value", exact=True)).to_be_editable()

@@ -3,7 +3,7 @@ import { ArrowRightLeft, Copy, Pencil, Trash2, X } from "lucide-react";
 import { useMemo, useState, type JSX } from "react";
 import { useWorkflows } from "../../api/queries";
 import { iconOf } from "../../graph/icons";
-import { Field, IconButton, Input, Select, Sentence } from "../../parts/controls";
+import { Failure, Field, IconButton, Input, Select, Sentence, Skeleton } from "../../parts/controls";
 import { relative, shortId } from "../../parts/format";
 import type { Json } from "../../text/tree";
 import { parametersKey, parametersOf, type ViewNode } from "../document/document";
@@ -52,8 +52,10 @@ export function NodeForm({
   editor: Editor;
   onStarted: (execution: string) => void;
 }): JSX.Element {
-  const { view, types, checked, readOnly } = editor;
+  const { catalogue, view, types, checked, readOnly } = editor;
   const type = types.get(node.type);
+  // Fields that are made before the catalogue is known would be replaced while somebody types into them.
+  const isKnown = catalogue.data !== undefined;
   const [tab, setTab] = useState<Tab>("parameters");
   const [execution, setExecution] = useState<string | null>(null);
   const [item, setItem] = useState("");
@@ -135,7 +137,13 @@ export function NodeForm({
             ))}
           </ul>
         )}
-        {tab === "parameters" && (
+        {!isKnown &&
+          (catalogue.error ? (
+            <Failure error={catalogue.error} retry={() => void catalogue.refetch()} />
+          ) : (
+            <Skeleton rows={4} />
+          ))}
+        {isKnown && tab === "parameters" && (
           <>
             <Parameters node={node} editor={editor} place={place} />
             {runs.length > 0 && (
@@ -158,8 +166,8 @@ export function NodeForm({
             )}
           </>
         )}
-        {tab === "settings" && <SettingsForm node={node} type={type} change={editor.change} />}
-        {tab === "try" && (
+        {isKnown && tab === "settings" && <SettingsForm node={node} type={type} change={editor.change} />}
+        {isKnown && tab === "try" && (
           <TryForm
             node={node}
             editor={editor}

@@ -216,6 +216,7 @@ export function useEditor(id: string | null, document: WorkflowDocument) {
     key,
     document,
     view,
+    catalogue: list,
     list: list.data ?? [],
     types,
     kinds,
