@@ -13,6 +13,16 @@ from tests.support.rabbitmq_queues import VhostQueues, exhaust_deliveries, vhost
 from tests.support.waiting import until
 
 
+async def make_undeliverable(vhost: VhostQueues) -> None:
+    """Exceed the delivery limit of the waiting message. A quorum queue moves it to the dead letters a moment later."""
+    await exhaust_deliveries(vhost.url, "workflow.execution")
+
+    async def is_dead() -> bool:
+        return await vhost.waiting("workflow.execution.dead") == 1
+
+    await until(is_dead, "the message is a dead letter")
+
+
 @async_test
 async def test_dead_letters_are_listed_requeued_and_discarded() -> None:
     async with vhost_queues() as vhost:
@@ -57,7 +67,7 @@ async def test_message_over_delivery_limit_is_requeued() -> None:
         await queue.send("x", [Token(4)])
         letters = DeadLetters(vhost.url, queue.topology)
         for turn in range(MAX_REQUEUES):
-            await exhaust_deliveries(vhost.url, "workflow.execution")
+            await make_undeliverable(vhost)
             (letter,) = await letters.list()
             assert (letter.code, letter.execution, letter.rescues) == ("DELIVERY_LIMIT", "x", turn)
             assert await letters.requeue_innocent() == 1
@@ -74,9 +84,9 @@ async def test_message_over_requeue_limit_stays() -> None:
         await queue.send("x", [Token(4)])
         letters = DeadLetters(vhost.url, queue.topology)
         for _ in range(MAX_REQUEUES):
-            await exhaust_deliveries(vhost.url, "workflow.execution")
+            await make_undeliverable(vhost)
             await letters.requeue_innocent()
-        await exhaust_deliveries(vhost.url, "workflow.execution")
+        await make_undeliverable(vhost)
         assert await letters.requeue_innocent() == 0
         assert len(await letters.list()) == 1
 
@@ -155,7 +165,7 @@ async def test_message_that_the_broker_gave_up_has_the_headers_of_the_broker() -
     async with vhost_queues() as vhost:
         queue = vhost.queue(kind="quorum")
         await queue.send("x", [Token(4)])
-        await exhaust_deliveries(vhost.url, "workflow.execution")
+        await make_undeliverable(vhost)
         letter = await vhost.take("workflow.execution.dead")
         assert letter is not None
         death = {"x-death", "x-first-death-reason", "x-first-death-queue", "x-first-death-exchange"}
