@@ -39,6 +39,9 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
             tests/unit/core/expr/test_properties.py
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
+# Tests marked `alone` have limits of CPU time. Other processes on the same cores make each instruction slower, so they run
+# after the others, one at a time.
+MEASURED := tests/integration/testing
 
 .PHONY: meaning dist release clip ui ui-dev ui-test ui-lint faults chaos-embedded chaos-cluster chaos-rabbitmq chaos-versions recovery soak services-up services-down pin-images help setup stores lock run test test-changed test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
 
@@ -151,7 +154,8 @@ test: setup ## All gates: lint, types, contracts, mutants, web interface, site, 
 	$(MAKE) --no-print-directory sim SEEDS=10000
 
 test-long: test ## All gates, then full matrices, 100,000 seeds, 1,000 kills and crash images, faults, cluster chaos
-	@RUNE_WHOLE=1 RUNE_IMAGES=1000 $(BIN)/python -m pytest -q -n $(WORKERS) $(OTHERS)
+	@RUNE_WHOLE=1 RUNE_IMAGES=1000 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not alone" $(OTHERS)
+	RUNE_WHOLE=1 $(BIN)/python -m pytest -q -n 0 -m alone $(MEASURED)
 	[ ! -e $(UI) ] || RUNE_WHOLE=1 $(BIN)/python tools/build_ui.py test
 	$(MAKE) --no-print-directory sim SEEDS=100000
 	$(MAKE) --no-print-directory chaos-embedded KILLS=1000
@@ -202,7 +206,8 @@ unit: setup stores ## pytest; the tests of rune.core must cover all of its branc
 	failed=0  # one run shows all failures
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(COVERING) $(UNTRACED:%=--ignore=%) \
 	  --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered || failed=1
-	$(BIN)/python -m pytest -q --durations=40 -n $(WORKERS) $(filter-out tests/lint,$(OTHERS)) $(UNTRACED) || failed=1
+	$(BIN)/python -m pytest -q --durations=40 -n $(WORKERS) -m "not alone" $(filter-out tests/lint,$(OTHERS)) $(UNTRACED) || failed=1
+	$(BIN)/python -m pytest -q -n 0 -m alone $(MEASURED) || failed=1
 	exit $$failed
 
 sim: setup ## Run the simulator: make sim SEEDS=100000 [JOBS=2]

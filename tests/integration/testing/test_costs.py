@@ -7,12 +7,16 @@ import resource
 import time
 from pathlib import Path
 
+import pytest
+
 from rune.build import Workflow, input, output, wait
 from rune.testing.crash import CrashTester
 from rune.testing.engine import EmbeddedEngine
 from rune.testing.mocks import Mocks
 from tests.integration.testing.test_crash import mixed
 from tests.support.cli_process import interpreted
+
+pytestmark = pytest.mark.alone
 
 LOOP_MS = 50.0
 """CPU time of the loop on the machine that the limits are stated for."""

@@ -99,6 +99,7 @@ def check(run: CrashRun) -> None:
     assert run["note"].output == "nobody was told"
 
 
+@pytest.mark.alone
 def test_hundred_crash_points_of_mixed_workflow_take_30_s(
     rune_crash: CrashTester, rune_mocks: Mocks, capsys: pytest.CaptureFixture[str]
 ) -> None:
