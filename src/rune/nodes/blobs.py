@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 from collections.abc import Mapping
@@ -77,9 +76,7 @@ class Blobs:
         """
         if len(data) > LIMITS.output_bytes:
             raise LimitExceededError("bytes of a blob", LIMITS.output_bytes, len(data))
-        digest = (
-            await asyncio.to_thread(_digest, data) if len(data) > _HASH_IN_THREAD_BYTES else _digest(data)
-        )
+        digest = await _digest_in_thread(data) if len(data) > _HASH_IN_THREAD_BYTES else _digest(data)
         key = f"{self.execution}/files/{digest}"
         await self._store.put(key, data)
         made = Reference(
@@ -104,6 +101,12 @@ class Blobs:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+async def _digest_in_thread(data: bytes) -> str:
+    from asyncio import to_thread  # noqa: PLC0415 - writing a workflow needs no event loop
+
+    return await to_thread(_digest, data)
 
 
 def names_blobs(data: bytes) -> bool:

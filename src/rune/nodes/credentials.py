@@ -6,11 +6,10 @@ records. Access tokens are cached in memory only, until they expire.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rune.core.execution.outcome import Outcome
 from rune.errors import NodeFailure, RuneError
@@ -18,6 +17,9 @@ from rune.nodes.blobs import BINARY, Blobs
 from rune.nodes.redaction import SECRETS_IN_USE, Redactor
 from rune.ports.credentials import Credential, CredentialDeniedError
 from rune.ports.journal import StoreUnavailableError
+
+if TYPE_CHECKING:
+    from asyncio import Lock
 
 MISSING = "CREDENTIAL_MISSING"
 FORBIDDEN = "CREDENTIAL_FORBIDDEN"
@@ -166,14 +168,16 @@ class TokenCache:
 
     def __init__(self) -> None:
         self._tokens: OrderedDict[TokenKey, tuple[str, float]] = OrderedDict()
-        self._fetching: dict[TokenKey, asyncio.Lock] = {}
+        self._fetching: dict[TokenKey, Lock] = {}
 
     async def get(self, key: TokenKey, fetch: FetchToken, *, instead_of: str | None = None) -> str:
         """Return the token of a credential, never the rejected `instead_of`. Concurrent callers share one fetch."""
         found = self._valid_token(key, instead_of)
         if found is not None:
             return found
-        lock = self._fetching.setdefault(key, asyncio.Lock())
+        from asyncio import Lock  # noqa: PLC0415 - writing a workflow needs no event loop
+
+        lock = self._fetching.setdefault(key, Lock())
         try:
             async with lock:
                 found = self._valid_token(key, instead_of)

@@ -13,17 +13,13 @@ The node types cannot import the builder, which is above them: `rune.build` regi
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import contextvars
 import copy
 import inspect
 import re
 import sys
-import threading
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial, wraps
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
 
 import msgspec
 
@@ -33,6 +29,9 @@ from rune.nodes.attempt_log import attempt_log
 from rune.nodes.base import NOT_JSON, Level, NodeCall, RunnableType
 from rune.nodes.blobs import Blobs
 from rune.nodes.schema import Model, declare
+
+if TYPE_CHECKING:
+    import asyncio
 
 Placer = Callable[[Any, str, Mapping[str, Any]], Any]
 """Add a node to the open workflow, given its type, id and keywords."""
@@ -122,54 +121,18 @@ class NodeContext:
 
     def wait(self, awaitable: Coroutine[Any, Any, T]) -> T:
         """Wait in a function without `await`: `ctx.wait(ctx.blob.get(reference))` blocks the thread for the result."""
+        from rune.nodes import threads  # noqa: PLC0415 - writing a workflow needs no event loop
+
         if self._loop is None or self._cancelled:
             awaitable.close()
             if self._cancelled:
                 raise NodeFailure("the run was cancelled", code="CANCELLED")
             raise RuntimeError("`wait` works only in functions that run in a thread; use `await` instead")
-        return asyncio.run_coroutine_threadsafe(awaitable, self._loop).result()
+        return threads.wait_for(awaitable, self._loop)
 
     def abandon(self) -> None:
         """Set `cancelled`."""
         self._cancelled = True
-
-
-async def in_thread(function: Callable[[], T], abandon: Callable[[], None]) -> T:
-    """Run a function in a thread and return its result. On cancellation, call `abandon` and leave the thread running.
-
-    Uses daemon threads because the interpreter waits for the threads of a pool when it exits. Their number is
-    bounded by the worker's slots.
-    """
-    loop = asyncio.get_running_loop()
-    completion: asyncio.Future[None] = loop.create_future()
-    context = contextvars.copy_context()
-    results: list[T] = []
-    errors: list[BaseException] = []
-
-    def settle() -> None:
-        if not completion.done():
-            completion.set_result(None)
-
-    def body() -> None:
-        try:
-            results.append(context.run(function))
-        # Pass on any exception, or the waiting task would never resume.
-        except BaseException as raised:
-            errors.append(raised)
-        # The loop may be closed by now; then no task waits for the result.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle)
-
-    threading.Thread(target=body, name="rune-node", daemon=True).start()
-    try:
-        await completion
-    except asyncio.CancelledError:
-        abandon()
-        raise
-    # Raised here and not by the future: asyncio closes the coroutines that wait for a future with a GeneratorExit.
-    if errors:
-        raise errors.pop()
-    return results[0]
 
 
 class NodeFunction(Protocol[P, R_co]):
@@ -338,10 +301,12 @@ def _behaviour(
             return _outcome(await invoke(call, NodeContext(call) if wants_context else None))
 
     async def run_in_thread(call: NodeCall[Any]) -> Outcome:
+        from rune.nodes import threads  # noqa: PLC0415 - asyncio is a third of the time of `import rune.build`
+
         # A function with effects but without `await` would block the event loop of the worker.
-        context = NodeContext(call, asyncio.get_running_loop()) if wants_context else None
+        context = NodeContext(call, threads.running_loop()) if wants_context else None
         abandon = context.abandon if context is not None else _ignore
-        return _outcome(await in_thread(lambda: guarded(call, context), abandon))
+        return _outcome(await threads.in_thread(lambda: guarded(call, context), abandon))
 
     def run(call: NodeCall[Any]) -> Outcome:
         with attempt_log(call.write_line):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import threading
 import traceback
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from asyncio import Task
 
 
 def is_ctrl_c(error: BaseException) -> bool:
@@ -27,9 +29,11 @@ def is_ctrl_c(error: BaseException) -> bool:
     return any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
-def is_running(task: asyncio.Task[Any] | None) -> bool:
+def is_running(task: Task[Any] | None) -> bool:
     """Return whether the event loop is running this task now. A coroutine that is closed is run by no task."""
+    from asyncio import current_task  # noqa: PLC0415 - writing a workflow needs no event loop
+
     try:
-        return task is not None and asyncio.current_task() is task
+        return task is not None and current_task() is task
     except RuntimeError:
         return False

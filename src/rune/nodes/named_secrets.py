@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-REDACTED = "***"
+from rune.nodes.redaction import REDACTED
+
 SECRET_FIELD = re.compile(
     r"token(?!i[sz])|secret(?!ar)|passw(?!ordless)|passphrase|pwd|api[-_. ]?key|access[-_. ]?key|private[-_. ]?key"
     r"|credential|cookie|jwt|bearer|authorization|authentication|(^|[-_.])auth([-_.]|$)|signature|session[-_.]?id",

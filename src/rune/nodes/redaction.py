@@ -20,7 +20,8 @@ import msgspec
 from msgspec.structs import replace
 
 from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output
-from rune.nodes.named_secrets import REDACTED, SECRET_FIELD, hide_named
+
+REDACTED = "***"
 
 # A shorter value is redacted only as a whole word: otherwise it would match in any text.
 MIN_SECRET_LENGTH = 6
@@ -87,9 +88,17 @@ def _redact_pair(found: re.Match[str]) -> str:
 
 def by_name(text: str) -> str:
     """Redact the user part of URLs, and the values that stand after names which indicate a secret, in a message."""
+    from rune.nodes.named_secrets import hide_named  # noqa: PLC0415 - its patterns take 3 ms
+
     if "@" in text:
         text = _USERINFO_IN_TEXT.sub(f"{REDACTED}@", text)
     return hide_named(text)
+
+
+def _is_secret_field(name: str) -> bool:
+    from rune.nodes.named_secrets import SECRET_FIELD  # noqa: PLC0415 - its patterns take 3 ms
+
+    return SECRET_FIELD.search(name) is not None
 
 
 class Redactor:
@@ -275,9 +284,7 @@ class Redactor:
             if known is None:
                 if kind is dict:
                     known = {
-                        self.text(key): self._details(
-                            each, seen, hidden=hidden or bool(SECRET_FIELD.search(key))
-                        )
+                        self.text(key): self._details(each, seen, hidden=hidden or _is_secret_field(key))
                         for key, each in value.items()
                     }
                 else:

@@ -108,9 +108,15 @@ ENTRY_POINT_GROUP = "rune.nodes"
 _OUTCOMES = (Output, Failure, Suspend, FanOut, Cancelled)
 
 
+LATER = ("re2", "rune.nodes.named_secrets", "rune.nodes.threads")
+"""What is imported for the first pattern, for the first message of a node, and for the first node that blocks."""
+
+
 def import_modules() -> None:
-    """Import what the built-in types import in their first run. A process that works for long calls it before it
-    receives: an import blocks the event loop, that of aiohttp for a third of a second."""
+    """Import what nodes import in their first run. A process that works for long calls it before it receives: an import
+    blocks the event loop, that of aiohttp for a third of a second."""
+    for name in LATER:
+        importlib.import_module(name)
     for kind in STANDARD_KINDS:
         for name in kind.modules:
             importlib.import_module(name)

@@ -21,8 +21,7 @@ from starlette.datastructures import Headers
 
 from rune.core.permissions import permits
 from rune.core.webhooks import SIGNATURE, TIMESTAMP, WebhookConfig, replay_deadline, signature_error
-from rune.nodes.named_secrets import REDACTED
-from rune.nodes.redaction import MIN_SECRET_LENGTH, Redactor
+from rune.nodes.redaction import MIN_SECRET_LENGTH, REDACTED, Redactor
 from rune.ports.credentials import AnyFields, ApiKey, Basic, Bearer, CredentialError, Custom, Header
 from rune.ports.workflows import Trigger, TriggerStore
 from rune.server.context import ServerContext

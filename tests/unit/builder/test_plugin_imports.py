@@ -1,4 +1,4 @@
-"""The pytest plugin costs nothing while no test uses it."""
+"""The pytest plugin costs nothing while no test uses it, and the builder loads what it needs to write a workflow."""
 
 from __future__ import annotations
 
@@ -26,6 +26,20 @@ def test_plugin_imports_nothing_of_the_engine() -> None:
     )
 
     assert found.stdout.strip() == "['rune.testing', 'rune.testing.plugin']"
+
+
+def test_builder_loads_neither_the_event_loop_nor_patterns() -> None:
+    code = (
+        "import sys, rune.build; "
+        "unused = ('asyncio', 're2', 'rune.nodes.named_secrets', 'rune.runtime'); "
+        "print([each for each in unused if each in sys.modules])"
+    )
+
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment()
+    )
+
+    assert found.stdout.strip() == "[]"
 
 
 def environment() -> dict[str, str]:

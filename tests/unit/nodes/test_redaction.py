@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from rune.core.definition.strict_json import MAX_INT, MIN_INT
 from rune.core.execution.outcome import Error, Failure, FanOut, Output, Suspend
-from rune.nodes.named_secrets import REDACTED
 from rune.nodes.redaction import (
     NAMES_ONLY,
+    REDACTED,
     SECRETS_IN_USE,
     Redactor,
     by_name,

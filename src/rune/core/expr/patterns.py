@@ -10,10 +10,8 @@ charged before.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
-
-import re2
 
 from rune.core.expr.budget import (
     MAX_PATTERN_CHARS,
@@ -123,14 +121,15 @@ def _size(kind: str, text: str, *, folds: bool) -> int:
     return _CLASS if text == "." else size
 
 
-def _options() -> Any:
+@cache
+def _machines() -> tuple[Any, Any]:
+    """Return the module of RE2 and the options of all patterns."""
+    import re2  # noqa: PLC0415 - most workflows hold no pattern
+
     options = re2.Options()
     options.log_errors = False
     options.max_mem = PATTERN_MEMORY_BYTES
-    return options
-
-
-_OPTIONS = _options()
+    return re2, options
 
 
 class Pattern:
@@ -167,8 +166,9 @@ class Pattern:
 
 
 def _compile(source: str) -> Any:
+    re2, options = _machines()
     try:
-        return re2.compile(source, _OPTIONS)
+        return re2.compile(source, options)
     except re2.error as error:
         reason = error.args[0]
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
