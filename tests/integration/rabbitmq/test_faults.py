@@ -61,6 +61,26 @@ async def test_publish_over_stalled_connection_times_out() -> None:
 
 
 @async_test
+async def test_large_message_may_take_longer_than_a_small_one() -> None:
+    with broker().vhost() as vhost:
+        async with Proxy(broker().port).running() as proxy:
+            url = broker().url(vhost).replace(str(broker().port), str(proxy.port))
+            one, other = await connect(url, deadline=0.5), await connect(url, deadline=0.5)
+            large, small = await one.channel(), await other.channel()
+            for each in (large, small):
+                await each.confirm()
+            await large.declare_queue("q")
+            proxy.hold()
+            waiting = large.publish("", "q", b"x" * 16 * 1024 * 1024)
+            with pytest.raises(BrokerUnavailableError):
+                await small.publish("", "q", b"x")
+            proxy.release()
+            await waiting
+            assert one.error is None
+            await one.close()
+
+
+@async_test
 async def test_unanswered_request_times_out() -> None:
     with broker().vhost() as vhost:
         async with Proxy(broker().port).running() as proxy:

@@ -17,6 +17,8 @@ class Proxy:
         self._cutting = False
         self._connections = 0
         self._stalled_up_to = 0
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self.cuts = 0
         self.silent = 0
         self.port = 0
@@ -29,6 +31,13 @@ class Proxy:
         """Stop forwarding responses on open connections; new connections work."""
         self._stalled_up_to = self._connections
 
+    def hold(self) -> None:
+        """Keep responses back until `release()`."""
+        self._flowing.clear()
+
+    def release(self) -> None:
+        self._flowing.set()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
         connection = self._connections
@@ -36,6 +45,7 @@ class Proxy:
         forwarding = asyncio.create_task(self._forward(reader, downstream))
         try:
             while data := await upstream.read(65536):
+                await self._flowing.wait()
                 if self._cutting:
                     self._cutting = False
                     self.cuts += 1

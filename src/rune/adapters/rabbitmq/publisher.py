@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from rune.adapters.rabbitmq.amqp.channel import Channel, Outgoing
+from rune.adapters.rabbitmq.amqp.channel import Channel, Outgoing, transfer_s
 from rune.adapters.rabbitmq.amqp.client import ReconnectingConnection
 from rune.adapters.rabbitmq.amqp.connection import Connection
 from rune.adapters.rabbitmq.amqp.errors import (
@@ -119,7 +119,8 @@ class Publisher:
     async def _publish_with_retry(self, messages: Sequence[Outgoing]) -> None:
         """Retry until the deadline while the broker is unavailable or full, or a queue is missing."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._deadline
+        allowed = self._deadline + sum(transfer_s(len(body)) for _, _, body, _ in messages)
+        deadline = loop.time() + allowed
         last: AmqpError = BrokerUnavailableError("the broker accepts no messages")
         delay = MIN_RETRY_DELAY_S
         try:
@@ -134,7 +135,7 @@ class Publisher:
                         delay = min(2 * delay, MAX_RETRY_DELAY_S)
         except TimeoutError:
             reason = last.message if self.link.is_up else self.link.why
-            text = f"not published within {self._deadline:g} s: {reason}"
+            text = f"not published within {allowed:g} s: {reason}"
             raise BrokerUnavailableError(text, code=last.code) from None
 
     async def _publish_once(self, messages: Sequence[Outgoing], deadline: float) -> None:

@@ -39,6 +39,15 @@ from rune.adapters.rabbitmq.amqp.frames import (
 
 MAX_CACHED_ROUTES = 1024
 MAX_MESSAGE_BYTES = 128 * 1024 * 1024
+LARGE_BYTES = 1024 * 1024
+BYTES_PER_S = 1024 * 1024
+"""Of large messages, this much needs to be confirmed within a second; it takes longer only on a broken connection."""
+
+
+def transfer_s(size: int) -> float:
+    """Return how much longer than a small message one of this size may take until it is confirmed."""
+    return size / BYTES_PER_S if size > LARGE_BYTES else 0.0
+
 
 OnMessage = Callable[[Message], None]
 OnCancel = Callable[[str], None]
@@ -60,14 +69,17 @@ class PublisherConfirms:
     def __init__(self) -> None:
         self.last = 0
         self._waiting: dict[int, Batch] = {}
+        self._large: dict[int, float] = {}
         self._marks: deque[tuple[float, int]] = deque()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def next(self, batch: Batch | None) -> int:
+    def next(self, batch: Batch | None, size: int = 0) -> int:
         """Return the number of the message that is published next."""
         self.last += 1
+        if size > LARGE_BYTES:
+            self._large[self.last] = transfer_s(size)
         if batch is not None:
             self._waiting[self.last] = batch
         return self.last
@@ -108,8 +120,10 @@ class PublisherConfirms:
 
     def overdue(self, now: float, deadline: float) -> bool:
         """Fail messages without a confirm since the deadline and return whether there were any. Called periodically:
-        send times are recorded per call, not per message."""
+        send times are recorded per call, not per message. What is sent with large messages waits behind them."""
         self._marks.append((now, self.last))
+        self._large = {number: each for number, each in self._large.items() if number in self._waiting}
+        deadline += sum(self._large.values())
         upto = 0
         while self._marks and self._marks[0][0] <= now - deadline:
             upto = self._marks.popleft()[1]
@@ -350,7 +364,7 @@ class Channel:
         number, room, confirms = self.number, self._writer.room, self.confirms
         for exchange, routing_key, body, stamp in messages:
             batch.left += 1
-            serial = confirms.next(batch)
+            serial = confirms.next(batch, len(body))
             route = self._routes.get((exchange, routing_key)) or self._add_route(
                 self._routes, exchange, routing_key
             )
