@@ -297,8 +297,10 @@ def _behaviour(
             raise RuntimeError("the function raised StopIteration") from error
 
     async def run_async(call: NodeCall[Any]) -> Outcome:
+        from rune.nodes.cancellation import Stoppable  # noqa: PLC0415 - writing a workflow needs no event loop
+
         with attempt_log(call.write_line):
-            return _outcome(await invoke(call, NodeContext(call) if wants_context else None))
+            return _outcome(await Stoppable(invoke(call, NodeContext(call) if wants_context else None)))
 
     async def run_in_thread(call: NodeCall[Any]) -> Outcome:
         from rune.nodes import threads  # noqa: PLC0415 - asyncio is a third of the time of `import rune.build`

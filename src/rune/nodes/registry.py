@@ -108,8 +108,8 @@ ENTRY_POINT_GROUP = "rune.nodes"
 _OUTCOMES = (Output, Failure, Suspend, FanOut, Cancelled)
 
 
-LATER = ("re2", "rune.nodes.named_secrets", "rune.nodes.threads")
-"""What is imported for the first pattern, for the first message of a node, and for the first node that blocks."""
+LATER = ("re2", "rune.nodes.named_secrets", "rune.nodes.cancellation", "rune.nodes.threads")
+"""What is imported for the first pattern, for the first message of a node, and for the first custom node."""
 
 
 def import_modules() -> None:

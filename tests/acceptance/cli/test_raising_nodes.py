@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rune.cli.output import UNEXPECTED
-from tests.support.cli_process import TIMEOUT_S, Rune
+from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import document, node
 from tests.support.paths import ROOT, SOURCE, python_path
 
@@ -74,6 +74,28 @@ def test_exceptions_that_end_a_process_fail_only_their_attempt(tmp_path: Path) -
         )
         assert each["error"]["message"].startswith(f"{TYPES[way]}: "), (kind, way)
     assert "never retrieved" not in err
+
+
+@pytest.mark.parametrize("kind", ["stubborn", "deaf"])
+def test_node_that_ignores_its_cancellation_does_not_keep_the_process(kind: str, tmp_path: Path) -> None:
+    parameters = {"way": "event"} if kind == "stubborn" else {}
+    raw = document([node("in", "input"), node("a", f"bad.{kind}", parameters)], "in>a", id="stays")
+    (tmp_path / "stays.json").write_text(json.dumps(raw))
+    rune = Rune(tmp_path / "home", PYTHONPATH=python_path(SOURCE, ROOT), RUNE_GRACE="0")
+    command = ("run", str(tmp_path / "stays.json"), "--nodes", NODES, "--id", "stays-1")
+    with rune.begin(*command) as process:
+        until(lambda: is_running(rune, "stays-1"), "the node runs")
+        process.terminate()
+        _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 143, err
+    assert "stays-1 resumes with the next `rune run`" in err
+
+
+def is_running(rune: Rune, execution: str) -> bool | None:
+    """Return True if a node runs, else None."""
+    found = rune("explain", execution) if (rune.home / "rune.db").exists() else None
+    return True if found is not None and "is running" in found.stdout else None
 
 
 @pytest.mark.parametrize("error", ["MemoryError('none left')", "GeneratorExit()", "asyncio.CancelledError()"])

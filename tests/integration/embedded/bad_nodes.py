@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from typing import Any
 
@@ -148,3 +149,55 @@ async def bad_task(way: str) -> None:
 async def bad_coded() -> None:
     """Fail with a code and a message that hold control characters."""
     raise NodeFailure("odd\n\x00\x1b[2J\x9b", code="odd\n\x00\x1b[2J\x9b")
+
+
+@node("bad.stubborn")
+async def bad_stubborn(way: str) -> None:
+    """Go on after each cancellation."""
+    while True:
+        try:
+            await STUBBORN[way]()
+        except asyncio.CancelledError:
+            continue
+
+
+@node("bad.closing")
+async def bad_closing(way: str) -> str:
+    """Need a moment to release what it holds, as somebody who closes a connection does."""
+    try:
+        await asyncio.Event().wait()
+    finally:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await asyncio.Event().wait()
+        CLOSED.append("closed")
+    return "never"
+
+
+@node("bad.deaf")
+async def bad_deaf() -> None:
+    """Go on even when it is closed."""
+    while True:
+        with contextlib.suppress(asyncio.CancelledError, GeneratorExit):
+            await asyncio.Event().wait()
+
+
+async def _in_task() -> None:
+    await asyncio.create_task(asyncio.Event().wait())
+
+
+async def _in_scope() -> None:
+    async with asyncio.timeout(3600):
+        await asyncio.Event().wait()
+
+
+CLOSED: list[str] = []
+STUBBORN: dict[str, Any] = {
+    "turns": lambda: asyncio.sleep(0),
+    "event": lambda: asyncio.Event().wait(),
+    "task": _in_task,
+    "scope": _in_scope,
+    "all": lambda: asyncio.gather(asyncio.Event().wait(), asyncio.Event().wait()),
+}

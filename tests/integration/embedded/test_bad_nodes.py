@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from rune.nodes import cancellation
 from rune.nodes.registry import load_module, standard_registry
 from rune.runtime.worker import worker
 from rune.testing.harness import harness
-from tests.integration.embedded.bad_nodes import WAYS
+from tests.integration.embedded.bad_nodes import CLOSED, STUBBORN, WAYS
 
 REGISTRY = standard_registry().extended(load_module("tests.integration.embedded.bad_nodes"))
 FINE = {
@@ -103,4 +104,37 @@ def test_node_that_ends_the_task_of_its_slot_fails_and_keeps_the_slot(
     ended, fine = asyncio.run(run())
 
     assert (ended["status"], ended["error"]["code"]) == ("failed", "DEAD_LETTERED")
+    assert fine["output"] == "fine"
+
+
+async def _times_out(folder: pathlib.Path, document: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run a workflow whose node times out, then another one in the same slot."""
+    async with harness(folder, registry=REGISTRY, slots=1) as engine:
+        documents = []
+        for each in (document, FINE):
+            run = await engine.start(each)
+            await run.end(10)
+            documents.append(await run.document())
+        return documents[0], documents[1]
+
+
+@pytest.mark.parametrize("way", STUBBORN)
+def test_node_that_ignores_its_cancellation_times_out_and_leaves_its_slot(
+    way: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancellation, "STOP_GRACE_S", 0.05)
+
+    ended, fine = asyncio.run(_times_out(tmp_path, _document("bad.stubborn", way, timeout=0.05)))
+
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "TIMEOUT")
+    assert fine["output"] == "fine"
+
+
+def test_cancelled_node_has_time_to_release_what_it_holds(tmp_path: pathlib.Path) -> None:
+    CLOSED.clear()
+
+    ended, fine = asyncio.run(_times_out(tmp_path, _document("bad.closing", "sleep", timeout=0.05)))
+
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "TIMEOUT")
+    assert CLOSED == ["closed"]
     assert fine["output"] == "fine"
