@@ -87,6 +87,8 @@ class NodeType(msgspec.Struct, frozen=True, kw_only=True):
     # Whether the node uses `$json` even if no parameter refers to it.
     reads_payload: Callable[[Mapping[str, Any]], bool] = lambda parameters: False
     suspends: bool = False  # a join after it has no default timeout
+    # Whether a node only waits until a time, so that its timeout has no effect.
+    waits_for_time: Callable[[Mapping[str, Any]], bool] = lambda parameters: False
     # The names of the signals that a node may wait for, given its id and parameters; None: unknown before it runs.
     # Not called for types that do not suspend.
     signals: Callable[[str, Mapping[str, Any]], tuple[str, ...] | None] = lambda node, parameters: None

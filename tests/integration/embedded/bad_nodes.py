@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import threading
 from typing import Any
 
 from rune.errors import NodeFailure
@@ -169,11 +170,20 @@ async def bad_closing(way: str) -> str:
     finally:
         for _ in range(3):
             await asyncio.sleep(0)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await asyncio.Event().wait()
+        await asyncio.to_thread(threading.Event().wait, 0.01)
         CLOSED.append("closed")
     return "never"
+
+
+@node("bad.late")
+async def bad_late(way: str) -> str:
+    """Return too late: after ignoring a cancellation, or after blocking the event loop."""
+    if way == "blocks":
+        threading.Event().wait(0.2)
+        return "late"
+    with contextlib.suppress(asyncio.CancelledError):
+        await asyncio.Event().wait()
+    return "late"
 
 
 @node("bad.deaf")

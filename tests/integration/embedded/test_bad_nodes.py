@@ -138,3 +138,11 @@ def test_cancelled_node_has_time_to_release_what_it_holds(tmp_path: pathlib.Path
     assert (ended["status"], ended["error"]["code"]) == ("failed", "TIMEOUT")
     assert CLOSED == ["closed"]
     assert fine["output"] == "fine"
+
+
+@pytest.mark.parametrize("way", ["blocks", "ignores"])
+def test_result_that_comes_after_the_timeout_is_not_accepted(way: str, tmp_path: pathlib.Path) -> None:
+    ended, fine = asyncio.run(_times_out(tmp_path, _document("bad.late", way, timeout=0.05)))
+
+    assert (ended["status"], ended["error"]["code"]) == ("failed", "TIMEOUT")
+    assert fine["output"] == "fine"

@@ -408,6 +408,19 @@ class TestPolicies:
         ]
         assert problem_codes(aggregated) == [("nodes[3].join", codes.JOIN_CONFLICT)]
 
+    def test_timeout_of_a_wait_for_a_time_is_warned(self) -> None:
+        raw = document(
+            [
+                node("t", "input"),
+                node("nap", "wait", {"amount": 8}, timeout=2),
+                node("ask", "wait", {"resume": "signal"}, timeout=2),
+            ],
+            "t>nap",
+            "nap>ask",
+        )
+
+        assert problem_codes(raw, warnings=True) == [("nodes[1].timeout", codes.NO_EFFECT)]
+
     def test_fields_without_effect_are_warned(self) -> None:
         raw = document(
             [

@@ -295,6 +295,9 @@ def _warn_no_effect(subject: ValidationInput, at: int, node: Node, kind: NodeTyp
         name = "timeout" if node.timeout is not None else "retry"
         message = f"`{name}` has no effect: a trigger passes on the start payload and does not run"
         subject.warn(f"{place}.{name}", problems.NO_EFFECT, message)
+    elif node.timeout is not None and kind.waits_for_time(node.parameters):
+        message = f"`timeout` has no effect: `{node.id}` ends at the time that it waits for"
+        subject.warn(f"{place}.timeout", problems.NO_EFFECT, message)
     rule = kind.join_rule(node.parameters)
     if rule.cancel_losers and rule.opens == "all":
         message = "`cancel_losers` has no effect: a join that waits for all edges has no losers"

@@ -72,7 +72,7 @@ def _form(parameters: Mapping[str, Any]) -> list[Problem]:
     return [replace(each, path=each.path.replace("inputs", "schema", 1)) for each in check_schema(schema)]
 
 
-def _passes(parameters: Mapping[str, Any]) -> bool:
+def _waits_for_time(parameters: Mapping[str, Any]) -> bool:
     return parameters.get("resume") != "signal"
 
 
@@ -99,7 +99,8 @@ TYPE = declare(
     },
     suspends=True,
     signals=_signals,
-    passes_payload=_passes,
+    passes_payload=_waits_for_time,
+    waits_for_time=_waits_for_time,
 )
 
 

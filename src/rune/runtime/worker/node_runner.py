@@ -221,10 +221,14 @@ class NodeRunner:
         if timeout is None:
             return await execute_async(prepared.kind, call)
         try:
-            async with asyncio.timeout(timeout):
-                return await execute_async(prepared.kind, call)
+            async with asyncio.timeout(timeout) as scope:
+                outcome = await execute_async(prepared.kind, call)
         except TimeoutError:
             return Failure(TIMED_OUT)
+        # A node can ignore its cancellation, or not let the event loop cancel it in time.
+        due = scope.when()
+        late = due is not None and asyncio.get_running_loop().time() > due
+        return Failure(TIMED_OUT) if late else outcome
 
     def _resolve(
         self,
