@@ -193,13 +193,13 @@ class EmbeddedEngine:
 
     def __init__(
         self,
-        folder: Path,
+        folder: Path | str,
         mocks: Mocks | None = None,
         *,
         nodes: Sequence[str] = (),
         coverage: Coverage | None = None,
     ) -> None:
-        self.folder = folder
+        self.folder = Path(folder)
         self._coverage = coverage
         self.mocks = mocks or Mocks()
         self.clock = VirtualClock()
@@ -221,8 +221,14 @@ class EmbeddedEngine:
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine in the loop of the engine, which is opened if it is not."""
         if self._thread is None:
-            self._thread = EventLoopThread()
-            self._thread.call(self._open())
+            thread = EventLoopThread()
+            try:
+                thread.call(self._open())
+            except BaseException:
+                work.close()
+                thread.close()
+                raise
+            self._thread = thread
         return self._thread.call(work)
 
     async def _open(self) -> None:

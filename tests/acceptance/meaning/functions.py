@@ -87,7 +87,7 @@ FUNCTIONS: dict[str, tuple[str, Cases]] = {
         "the other value if missing or null",
         [("default($trigger.nothing, 1)", 1), ("default(0, 1)", 0), ('default("", 1)', "")],
     ),
-    "int": ("decimals are truncated", [("int(2.9)", 2), ("int(-2.9)", -2), ('int("-7")', -7)]),
+    "int": ("without its decimals", [("int(2.9)", 2), ("int(-2.9)", -2), ('int("-7")', -7)]),
     "float": ("a number with decimals", [("float(2)", 2.0), ('float("-0.25")', -0.25)]),
     "bool": (
         "whether the value counts as true",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from rune.build import (
@@ -246,3 +248,20 @@ def test_flow_with_a_task_that_cannot_be_imported_is_not_deployed(rune_client: C
         flow.deploy(rune_client)
 
     assert list(rune_client.workflows()) == []
+
+
+def test_engine_takes_its_folder_as_text_and_names_what_keeps_it_from_opening(tmp_path: Path) -> None:
+    flow = Workflow("short")
+    with flow:
+        start = input("start")
+        done = output("done", value=start.out)
+    start >> done
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    broken = EmbeddedEngine(str(tmp_path / "file"))
+    for _ in range(2):
+        with pytest.raises(FileExistsError):
+            broken.run(flow, {})
+
+    with EmbeddedEngine(str(tmp_path / "folder")) as engine:
+        assert engine.run(flow, {"a": 1}).output == {"a": 1}
+    assert (tmp_path / "folder").is_dir()

@@ -179,7 +179,7 @@ def check_json(data: bytes, *, max_depth: int, max_containers: int, root: str = 
         message = f"more than {max_containers:,} lists and objects"
         hint = "keep large values elsewhere and pass a reference"
         return _rejection(root, codes.TOO_LARGE, message, hint).problems
-    surrogates = _lone_escapes(data, root)
+    surrogates = lone_escapes(data, root)
     if surrogates:
         return surrogates
     try:
@@ -230,7 +230,7 @@ def _repeated_member(data: bytes, members: Mapping[str, msgspec.Raw]) -> str | N
     return None
 
 
-def _lone_escapes(data: bytes, root: str) -> tuple[Problem, ...]:
+def lone_escapes(data: bytes, root: str) -> tuple[Problem, ...]:
     if _SURROGATE.search(data) is None:
         return ()
     # Escaped backslashes are no escapes of what follows; the replacement keeps all places.

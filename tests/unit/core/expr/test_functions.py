@@ -250,6 +250,7 @@ REJECTED = [
     ("sum([1e308, 1e308])", "not a finite number"),
     ("avg('a')", "takes a list"),
     ("parse_json('{')", "cannot read the text"),
+    (r"""parse_json('"\\ud800"')""", "half of a surrogate pair"),
     ("parse_json('NaN')", "cannot read the text"),
     ("parse_json('1e999')", "cannot read the text"),
     ("parse_json('[' * 101 + ']' * 101)", "nested too deeply"),

@@ -35,7 +35,12 @@ def _stripped(text: str, run: Evaluation) -> str:
     return text.strip()
 
 
-@NUMBERS.add("int(value)", "A whole number from text or a number; decimals are truncated.", 'int("42")', "42")
+@NUMBERS.add(
+    "int(value)",
+    "A whole number from its text, or from a number without its decimals.",
+    'int("42")',
+    "42",
+)
 def int_(run: Evaluation, value: Any, /) -> int:
     kind = type(value)
     if kind is int or kind is float or kind is bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from rune.core.definition.strict_json import lone_escapes
 from rune.core.expr import operators, patterns
 from rune.core.expr.budget import (
     ELEMENT_NS,
@@ -278,7 +279,10 @@ def parse_json(run: Evaluation, text: Any, /) -> Any:
     try:
         value = msgspec.json.decode(text.encode())
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ExpressionError(f"parse_json() cannot read the text: {error}") from None
+        # The parser calls a text that ends half of a pair of escapes truncated.
+        halved = lone_escapes(text.encode(errors="replace"), "")
+        reason = halved[0].message if halved else error
+        raise ExpressionError(f"parse_json() cannot read the text: {reason}") from None
     if _too_deep(value):
         raise BudgetError(f"the JSON is nested too deeply (limit: {MAX_JSON_DEPTH})")
     return value
