@@ -77,6 +77,8 @@ class ServerContext:
         self.metrics = MetricsEndpoint(engine, reader)
         self.counters = engine.instrumentation.counters
         self.parsing = Turns()
+        self.reading = Turns()
+        """For requests that read whole executions."""
         self.checking = asyncio.Semaphore(1)
         self.stopping = asyncio.Event()
 

@@ -103,6 +103,39 @@ def test_subscriber_behind_ring_reads_from_journal(tmp_path: Path, monkeypatch: 
     run(tmp_path, work)
 
 
+def test_streams_from_the_beginning_share_what_is_read_from_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the chunks of the execution do not all fit into the cache."""
+    monkeypatch.setattr(feed, "MAX_RING_EVENTS", 16)
+    monkeypatch.setattr(feed, "MARK_INTERVAL", 8)
+    monkeypatch.setattr(feed, "MAX_MERGED_BYTES", 12_000)
+    loads = 0
+    load_chunk = feed.ExecutionFeed.load_chunk
+
+    async def counted(self: feed.ExecutionFeed, after: int) -> tuple[bytes, int]:
+        nonlocal loads
+        loads += 1
+        return await load_chunk(self, after)
+
+    monkeypatch.setattr(feed.ExecutionFeed, "load_chunk", counted)
+
+    async def work(server: RunningServer) -> None:
+        await server.deploy(WAITS)
+        id = (await server.client.start("waits")).execution_id
+        first = await server.stream(f"/executions/{id}/events")
+        await read_numbers(first, 2)
+        await send_signals(server, id, 128)
+        streams, chunks = 30, 130 // 8
+        for _ in range(streams):
+            opened = await server.stream(f"/executions/{id}/events", 0)
+            assert await read_numbers(opened, 130) == list(range(1, 131))
+            opened.break_off()
+        assert chunks <= loads <= streams * chunks / 2
+
+    run(tmp_path, work)
+
+
 def test_history_is_read_backwards_by_kind_and_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "MAX_RING_EVENTS", 16)
     monkeypatch.setattr(feed, "MARK_INTERVAL", 8)

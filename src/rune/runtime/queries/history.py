@@ -8,6 +8,7 @@ because it must not block the event loop.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -62,6 +63,9 @@ async def replay(facts: int, work: Callable[[], T]) -> T:
 MAX_SHOWN_BYTES = 64 * 1024
 """A larger value is shown in documents and lists by a reference: all nodes may pass it on, that of joins behind each
 other doubles with each, and copies of it are as large."""
+
+RUNS_PER_TURN = 200
+"""Runs that are read in one turn of the event loop."""
 
 MAX_SHOWN_CANCELLED = 100  # runs in the event of an end
 CACHE_BYTES = 32 * 1024 * 1024
@@ -163,7 +167,9 @@ class History:
             for node in sorted(self.plan.triggers)
         ]
         await replay(self.size, self._replayed)
-        for result in self._results.values():
+        for count, result in enumerate(list(self._results.values())):
+            if count % RUNS_PER_TURN == 0:
+                await asyncio.sleep(0)
             if result.status != "skipped":
                 found.append(await self.node_run(result))
         found += [run for _, run in self.cancelled()]
@@ -533,7 +539,7 @@ class History:
         if not_reached:
             runs += [run for _, run in self.not_reached()]
         context = await self.context(whole=whole)
-        shown = [node_document(each) for each in runs]
+        shown = await replay(len(runs), lambda: [node_document(each) for each in runs])
         for run, document in zip(runs, shown, strict=True) if whole else ():
             if run.size is not None:
                 document["output"] = await self._value(self.plan.index[run.node_id], self._path(run.lineage))

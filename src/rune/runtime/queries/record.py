@@ -6,6 +6,7 @@ those that wait for a signal or start another workflow; all others run.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
@@ -21,7 +22,9 @@ from rune.errors import InvalidDocumentError, LimitExceededError, RuneError
 from rune.nodes.registry import Registry, has_outside_effects
 from rune.ports.queries import Summary
 from rune.runtime.execution_data import ExecutionNotFoundError
+from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import DefinitionNotFoundError
+from rune.runtime.queries.history import RUNS_PER_TURN
 
 ATTEMPT_FAILED = "ATTEMPT_FAILED"
 """The code of a mocked attempt whose own code the document of an execution does not have."""
@@ -79,10 +82,14 @@ async def record_test(
     document = await history.document()
     definition = msgspec.json.decode(canonical)
     await _fill(document, history, _mocked(definition, registry) | {node or ""})
-    case = recorded_case(document, definition, registry)
-    if node is not None:
-        case["expect"]["nodes"] = [_expected_run(document, node, item)]
-    return _indented(msgspec.json.encode(case))
+
+    def recorded() -> bytes:
+        case = recorded_case(document, definition, registry)
+        if node is not None:
+            case["expect"]["nodes"] = [_expected_run(document, node, item)]
+        return _indented(msgspec.json.encode(case))
+
+    return await off_loop(recorded)
 
 
 async def _fill(document: dict[str, Any], history: ExecutionDocument, nodes: set[str]) -> None:
@@ -101,7 +108,9 @@ async def _fill(document: dict[str, Any], history: ExecutionDocument, nodes: set
 
     context = document["context"]
     context["$trigger"] = await whole(context["$trigger"], history.start_payload)
-    for run in document["nodes"]:
+    for count, run in enumerate(document["nodes"]):
+        if count % RUNS_PER_TURN == 0:
+            await asyncio.sleep(0)
         if run["node_id"] in nodes and run["status"] == "success":
             run["output"] = await whole(
                 run["output"], partial(history.run_output, run["node_id"], _item(run))

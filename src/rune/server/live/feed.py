@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 
 import msgspec
 
@@ -25,6 +26,7 @@ from rune.ports.journal import StoredFact
 from rune.ports.processes import LoggedLine, RunningNode
 from rune.ports.queries import Event
 from rune.runtime.engine import Engine
+from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.history import STATUS, History
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.live.now import NowEvents
@@ -38,7 +40,7 @@ RATE_WINDOW_S = 10
 MAX_RING_EVENTS = 4_096
 MARK_INTERVAL = 512  # events between two remembered positions in the journal
 BATCH_SIZE = 512  # facts per turn of the event loop
-MAX_CHUNK_EVENTS = 500  # events that are sent in one piece
+MAX_CHUNK_EVENTS = 512  # events that are sent in one piece
 MAX_SEARCHED_EVENTS = 20_000  # that one request with a filter looks at
 MAX_MERGED_BYTES = 4 * 1024 * 1024  # of cached chunks
 ROLLUP_INTERVAL_S = 0.5
@@ -48,7 +50,7 @@ PAUSE_PER_SUBSCRIBER_S = 0.0002  # many subscribers get fewer, larger chunks
 POLL_PAUSE_FACTOR = 4  # a poll is followed by a pause this many times as long
 STORE_RETRY_DELAY_S = 1.0
 MAX_SUBSCRIBERS = 5_000
-MAX_BACKLOG_READS = 4  # at the same time
+MAX_BACKLOG_READS = 1  # at the same time: more would only delay everything else
 
 _ENCODER = msgspec.json.Encoder()
 Poll = Callable[[], Awaitable[None]]
@@ -163,6 +165,11 @@ def sse(each: EncodedEvent) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (each.number, each.data)
 
 
+def _chunk_size(after: int) -> int:
+    """Return how many events follow until the next position in the journal that is remembered."""
+    return min(MAX_CHUNK_EVENTS, MARK_INTERVAL - after % MARK_INTERVAL)
+
+
 class ExecutionFeed:
     """The events of one execution so far."""
 
@@ -230,7 +237,7 @@ class ExecutionFeed:
         if after >= self.last:
             return []
         start = after + 1 - self._ring[0].number
-        return [self._ring[at] for at in range(start, min(start + MAX_CHUNK_EVENTS, len(self._ring)))]
+        return [self._ring[at] for at in range(start, min(start + _chunk_size(after), len(self._ring)))]
 
     def chunk(self, after: int) -> tuple[bytes, int] | None:
         """Return the next chunk of a stream and the number of its last event; None if the ring no longer holds it.
@@ -242,17 +249,18 @@ class ExecutionFeed:
 
     async def load_chunk(self, after: int) -> tuple[bytes, int]:
         """Read the next chunk from the journal."""
-        return self._merge(after, await self.backlog(after, MAX_CHUNK_EVENTS))
+        return self._merge(after, await self.backlog(after, _chunk_size(after)))
 
     def _merge(self, after: int, found: list[EncodedEvent]) -> tuple[bytes, int]:
         if not found:
             return b"", after
         chunk = b"".join(map(sse, found)), found[-1].number
+        # Subscribers read from the beginning to the end: the chunk that was added last is needed again last.
+        while self._chunks and self._chunk_bytes + len(chunk[0]) > MAX_MERGED_BYTES:
+            _, (dropped, _) = self._chunks.popitem()
+            self._chunk_bytes -= len(dropped)
         self._chunks[after] = chunk
         self._chunk_bytes += len(chunk[0])
-        while self._chunk_bytes > MAX_MERGED_BYTES and len(self._chunks) > 1:
-            dropped, _ = self._chunks.pop(next(iter(self._chunks)))
-            self._chunk_bytes -= len(dropped)
         return chunk
 
     async def backlog(self, after: int, limit: int) -> list[EncodedEvent]:
@@ -260,11 +268,12 @@ class ExecutionFeed:
         mark = min(after // MARK_INTERVAL, len(self._marks) - 1)
         number = max(mark * MARK_INTERVAL, 1)  # of the event before the first fact that is read
         stored = await self._reader.facts(self.execution, self._marks[mark], after - number + limit + 1)
-        found = [encode_event(self._history.beginning)] if after < 1 else []
-        for at, each in enumerate(stored, start=number + 1):
-            if at > after:
-                found.append(encode_event(self._history.event(at, each)))
-        return found[:limit]
+        beginning = [encode_event(self._history.beginning)] if after < 1 else []
+        behind = [each for each in enumerate(stored, start=number + 1) if each[0] > after]
+        return (beginning + await off_loop(partial(self._encoded, behind[:limit])))[:limit]
+
+    def _encoded(self, numbered: list[tuple[int, StoredFact]]) -> list[EncodedEvent]:
+        return [encode_event(self._history.event(number, each)) for number, each in numbered]
 
     async def backwards(
         self, before: int, after: int, limit: int, wanted: Callable[[Event], bool]

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import Query
+from starlette.requests import Request
 from starlette.responses import Response
 
 from rune.core.definition.diff import Change, difference
@@ -68,8 +69,14 @@ async def compare_executions(
     execution: ExecutionId,
     other: OtherExecutionId,
     server: Server,
+    request: Request,
 ) -> Response:
     """Compares the definitions, the inputs and all node runs."""
+    async with server.reading.take(request):
+        return await _difference(server, execution, other)
+
+
+async def _difference(server: ServerContext, execution: str, other: str) -> Response:
     pair = [await summary_of(server, id) for id in (execution, other)]
     old, new = [await definition_of(server, each.hash) for each in pair]
     accepted = [await server.reader.accepted(each.id) for each in pair]
@@ -213,12 +220,15 @@ class ComparedRunQuery(Page):
     dependencies=[requires("view")],
     response_model=ComparisonSummary,
 )
-async def get_comparison(execution: ExecutionId, other: OtherExecutionId, server: Server) -> Response:
+async def get_comparison(
+    execution: ExecutionId, other: OtherExecutionId, server: Server, request: Request
+) -> Response:
     """However many items they have: runs that differ in the same way are one group. Nodes are compared by id."""
     pair = [await summary_of(server, id) for id in (execution, other)]
     old, new = [await definition_of(server, each.hash) for each in pair]
     accepted = [await server.reader.accepted(each.id) for each in pair]
-    found = await _comparison(server, pair[0], pair[1])
+    async with server.reading.take(request):
+        found = await _comparison(server, pair[0], pair[1])
     return Reply(
         ComparisonSummary(
             before=execution,
@@ -256,10 +266,12 @@ async def list_differing_runs(
     other: OtherExecutionId,
     query: Annotated[ComparedRunQuery, Query()],
     server: Server,
+    request: Request,
 ) -> Response:
     """Without outputs, which are read one by one."""
     pair = [await summary_of(server, id) for id in (execution, other)]
-    found = await _comparison(server, pair[0], pair[1])
+    async with server.reading.take(request):
+        found = await _comparison(server, pair[0], pair[1])
     begin, following = offset(query.cursor), None
     page: list[ComparedRunPair] = []
     for place, run in found.of(query.node):

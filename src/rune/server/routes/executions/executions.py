@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query
 from pydantic import AwareDatetime, BaseModel, Field
+from starlette.requests import Request
 from starlette.responses import Response
 
 from rune.core.definition.parser import Pins
@@ -464,9 +465,10 @@ async def _waited(server: ServerContext, execution: str, seconds: float) -> Exec
     summary="Get an ended execution as one document",
     dependencies=[requires("view")],
 )
-async def get_execution_document(execution: ExecutionId, server: Server) -> Response:
+async def get_execution_document(execution: ExecutionId, server: Server, request: Request) -> Response:
     """The document that `rune run --json` prints. Read long executions in pages instead."""
-    return Reply(await (await server.reader.history(execution)).document())
+    async with server.reading.take(request):
+        return Reply(await (await server.reader.history(execution)).document())
 
 
 @executions.get(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from fastapi import Path, Query
 from pydantic import Field
+from starlette.requests import Request
 from starlette.responses import Response
 
 from rune.ports.clock import iso
@@ -208,17 +209,19 @@ class GraphQuery(QueryModel):
     response_model=GraphState,
 )
 async def get_graph(
-    execution: ExecutionId, query: Annotated[GraphQuery, Query()], server: Server
+    execution: ExecutionId, query: Annotated[GraphQuery, Query()], server: Server, request: Request
 ) -> Response:
     """Now, with the nodes that workers run, or after event `at`. Nodes inside splits are counted by state; with
     `lineage` they have their state in that item. To follow an execution, read its graph once and then the events after
     `number`."""
     overviews = server.overviews
     lineage = parse_scope(query.lineage, await server.reader.plan(execution))
-    summary = None if query.at is not None else await server.reader.execution(execution)
+    if query.at is not None:
+        async with server.reading.take(request):
+            return Reply(graph_view(await overviews.at(execution, query.at), lineage))
+    summary = await server.reader.execution(execution)
     if summary is None or summary.ended_at is not None:
-        overview = await (overviews.of(execution) if query.at is None else overviews.at(execution, query.at))
-        return Reply(graph_view(overview, lineage))
+        return Reply(graph_view(await overviews.of(execution), lineage))
     overview, running = await asyncio.gather(
         overviews.of(execution), server.engine.live.running(execution, RUNNING_TIMEOUT_S)
     )
@@ -241,14 +244,15 @@ class RecordQuery(QueryModel):
     dependencies=[requires("view")],
 )
 async def get_execution_test(
-    execution: ExecutionId, query: Annotated[RecordQuery, Query()], server: Server
+    execution: ExecutionId, query: Annotated[RecordQuery, Query()], server: Server, request: Request
 ) -> Response:
     """The test that `rune record` writes and `rune test` runs: the workflow, its input, mocks of nodes with effects,
     and the outcome. With `node`, also the result of this node, inside of splits in the item `lineage`."""
     registry = server.engine.registry
-    return Reply(
-        await record_test(server.reader, registry, execution, node=query.node, item=query.lineage or "")
-    )
+    async with server.reading.take(request):
+        return Reply(
+            await record_test(server.reader, registry, execution, node=query.node, item=query.lineage or "")
+        )
 
 
 attempts = resource("executions")
