@@ -10,9 +10,15 @@ import pytest
 
 from rune.adapters.redis.encoding import SEND_MARKS, unsent_mark
 from rune.adapters.redis.processes import SEARCH_EXPIRY_MS, RedisSearchTimes
+from rune.adapters.redis.state import RedisState
 from rune.core.execution.fact import ExecutionEnded
+from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
+from rune.core.plan.model import Plan
+from rune.ports.journal import ExecutionRecord
+from rune.runtime.plan_cache import MissingNodeTypeError
 from rune.testing.harness import VirtualClock
+from tests.contract.suites.state_driver import chain
 from tests.support.chain_execution import ChainExecution, open_execution
 from tests.support.waiting import until
 
@@ -111,6 +117,30 @@ def test_late_message_is_decided_without_a_fold(tmp_path: pathlib.Path, ended: b
             return claim.verdict, execution.state.rebuilds
 
     assert asyncio.run(go()) == ("void" if ended else "done", 0)
+
+
+def test_execution_that_a_scheduler_cannot_read_does_not_keep_the_tokens_of_others(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def plans(hash: str) -> Plan:
+        if hash == "newer":
+            raise MissingNodeTypeError(
+                "this process was started without the node type `shop.new`", "shop.new"
+            )
+        return chain()
+
+    async def go() -> list[str]:
+        clock = VirtualClock()
+        async with open_execution(tmp_path, clock) as execution:
+            await execution.begin()
+            newer = ExecutionRecord(id="a", workflow="w", hash="newer", at=clock.now(), input=Inline(b"{}"))
+            await execution.state.admit(await execution.journal.accept(newer), chain())
+            clock.advance(UNSENT_AFTER_MS)
+            other = RedisState(execution.client, execution.keys, execution.journal, plans, clock=clock)
+            return [name for name, _, _ in await other.unclaimed_tokens(10)]
+
+    assert asyncio.run(go()) == ["x"]
+    assert "lost tokens of a are not sent: MissingNodeTypeError: " in caplog.text
 
 
 def test_search_for_token_keeps_its_begin_until_it_is_found(tmp_path: pathlib.Path) -> None:

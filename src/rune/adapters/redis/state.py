@@ -844,12 +844,27 @@ class RedisState:
             tokens.setdefault(execution, []).append((int(node), path))
         swept = await asyncio.gather(
             *(
-                self._sweep(execution, keys[start : start + MAX_SWEPT])
+                self._sweep_or_skip(execution, keys[start : start + MAX_SWEPT])
                 for execution, keys in tokens.items()
                 for start in range(0, len(keys), MAX_SWEPT)
             )
         )
         return [token for batch in swept for token in batch]
+
+    async def _sweep_or_skip(
+        self, execution: str, tokens: list[tuple[int, str]]
+    ) -> list[tuple[str, Token, int]]:
+        """Sweep tokens; those of an execution that cannot be read come up again, and do not block the others."""
+        try:
+            return await self._sweep(execution, tokens)
+        except StoreUnavailableError:
+            raise
+        except KeyError:
+            # The execution was removed from the journal.
+            await self.run("end", execution)
+        except Exception as error:
+            log.warning("lost tokens of %s are not sent: %s: %s", execution, type(error).__name__, error)
+        return []
 
     async def _sweep(self, execution: str, tokens: list[tuple[int, str]]) -> list[tuple[str, Token, int]]:
         reply = await self.run("sweep", execution, _PACK(tokens))
