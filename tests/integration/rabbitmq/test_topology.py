@@ -6,17 +6,20 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Literal
 
 import aio_pika
 import msgspec
 import pytest
 
+from rune.adapters.rabbitmq.amqp.channel import Outgoing
 from rune.adapters.rabbitmq.amqp.client import AmqpError, ChannelClosedError, connect
 from rune.adapters.rabbitmq.amqp.connection import Connection
 from rune.adapters.rabbitmq.consumer import RabbitEventConsumer
 from rune.adapters.rabbitmq.dead_letters import DeadLetters, requeue_innocent
 from rune.adapters.rabbitmq.legacy import LegacyExecutor
+from rune.adapters.rabbitmq.publisher import Publisher
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import (
     Topology,
@@ -29,6 +32,7 @@ from rune.adapters.rabbitmq.topology import (
 )
 from rune.codec.messages import NodeExecutionMessage, encode_message
 from rune.core.execution.token import Token
+from rune.ports.journal import StoreUnavailableError
 from tests.support.async_test import async_test
 from tests.support.paths import ROOT
 from tests.support.rabbitmq_queues import VhostQueues, exhaust_deliveries
@@ -153,6 +157,44 @@ async def test_master_permissions_allow_requeue_of_innocent_messages() -> None:
         requeueing.cancel()
         await asyncio.wait([requeueing])
         await queue.close()
+
+
+@async_test
+async def test_token_for_a_missing_queue_does_not_repeat_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker that may not declare queues holds tokens for two that are missing; then one of them is made."""
+    sent: list[str] = []
+
+    async def route(execution: str, token: Token) -> str:
+        return f"missing{token.node}"
+
+    async def count(self: Publisher, messages: Sequence[Outgoing]) -> None:
+        sent.extend(key for _, key, _, _ in messages)
+        await publish(self, messages)
+
+    publish = Publisher.publish
+    monkeypatch.setattr(Publisher, "publish", count)
+    topology = Topology()
+    async with vhost_from_definitions(topology) as vhost:
+        queue = RabbitQueue(url(vhost, "worker"), consumer="w", route=route, deadline=0.5, adopt=True)
+        for node in (1, 2):
+            with pytest.raises(StoreUnavailableError):
+                await queue.send("x", [Token(node)])
+        admin = await connect(broker().url(vhost))
+        await declare(admin, topology.extended(["missing1"]))
+        length = partial((await admin.channel()).declare_queue, "workflow.execution.missing1", passive=True)
+
+        async def has_arrived() -> bool:
+            return (await length()).message_count == 1
+
+        await until(has_arrived, patience=30)
+        sent.clear()
+        await until(lambda: len(sent) >= 2, "the other is tried several times", patience=60)
+        assert {each.rpartition(".")[2] for each in sent} == {"missing2"}
+        assert (await length()).message_count == 1
+        await queue.close()
+        await admin.close()
 
 
 @async_test

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from itertools import count
+from itertools import count, islice
 from secrets import token_hex
 from typing import Protocol, TypeVar
 
@@ -126,7 +126,7 @@ class RetryBuffer:
         for each in messages:
             self._add(each)
         while len(self._messages) > self._most or self._bytes > self._most_bytes:
-            self._take()
+            self._take(next(iter(self._messages)))
         if self._messages and self._sending is None:
             self._sending = asyncio.create_task(self._send())
             self._sending.add_done_callback(self._done)
@@ -140,22 +140,31 @@ class RetryBuffer:
             self._messages[(exchange, key, body)] = message
             self._bytes += len(body)
 
-    def _take(self) -> Outgoing:
-        """Remove the oldest message."""
-        message = self._messages.pop(next(iter(self._messages)))
+    def _take(self, key: tuple[str, str, bytes]) -> Outgoing:
+        message = self._messages.pop(key)
         self._bytes -= len(message[2])
         return message
 
+    def _take_batch(self) -> list[Outgoing]:
+        """Remove the oldest message and others for the same queue. A queue that does not exist refuses all of its
+        messages and those of no other queue."""
+        route = next(iter(self._messages))[:2]
+        same = islice((each for each in self._messages if each[:2] == route), MAX_RETRY_BATCH)
+        return [self._take(each) for each in list(same)]
+
     async def _send(self) -> None:
         while self._messages:
-            batch = [self._take() for _ in range(min(MAX_RETRY_BATCH, len(self._messages)))]
+            batch = self._take_batch()
             try:
                 await self._publisher.link.up(RECONNECT_TIMEOUT_S)
                 await self._publisher.publish(batch)
             except AmqpError as error:
                 if error.code not in PERMANENT_ERRORS:
-                    newer, self._messages, self._bytes = list(self._messages.values()), {}, 0
-                    for each in (*batch, *newer):
+                    # Behind those of other queues, before those that came for the same queue meanwhile.
+                    route = batch[0][:2]
+                    waiting, self._messages, self._bytes = list(self._messages.values()), {}, 0
+                    others = [each for each in waiting if each[:2] != route]
+                    for each in (*others, *batch, *(each for each in waiting if each[:2] == route)):
                         self._add(each)
                     await asyncio.sleep(RETRY_DELAY_S)
 
