@@ -193,7 +193,10 @@ class StatusPublisher(StateWrapper):
             end = await self._data_cache.end(execution)
             if end is not None and end.status != "completed":
                 data = await self._data_cache.get(execution)
-                await self._publish_cancelled(data, end, {key: self._begun[execution].pop(key)})
+                # The end of the execution may have published it meanwhile.
+                run = self._begun.get(execution, {}).pop(key, None)
+                if run is not None:
+                    await self._publish_cancelled(data, end, {key: run})
         except Exception:
             log.exception("publishing a cancelled node of %s failed", execution)
 
