@@ -17,6 +17,7 @@ from rune.runtime.queries.comparison import Comparison
 from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.queries.value_parts import ValueCache
 from rune.runtime.services.audit_log import Refusals
+from rune.server.bodies import BytesInFlight
 from rune.server.health import MetricsEndpoint, ReadinessProbe
 from rune.server.live.feed import (
     DEFAULT_STREAM_LIMITS,
@@ -76,6 +77,7 @@ class ServerContext:
         self.probe = ReadinessProbe(engine, reader)
         self.metrics = MetricsEndpoint(engine, reader)
         self.counters = engine.instrumentation.counters
+        self.bodies = BytesInFlight()
         self.parsing = Turns()
         self.reading = Turns()
         """For requests that read whole executions."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -32,6 +31,7 @@ from rune.errors import InvalidDocumentError
 from rune.runtime.off_loop import off_loop, off_loop_in_turn
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.auth import Permission, UndeclaredPermissionError
+from rune.server.bodies import read_body, release_body
 from rune.server.context import ServerContext
 from rune.server.responses import PROBLEM, ApiError, request_id
 
@@ -41,10 +41,6 @@ YAML_TYPES = frozenset({"application/yaml", "application/x-yaml", "text/yaml", "
 _BOM = b"\xef\xbb\xbf"
 MAX_INLINE_BODY_BYTES = 64 * 1024
 """Larger bodies are decoded in a thread."""
-
-MAX_UNCOUNTED_BODY_BYTES = 256 * 1024
-MAX_BYTES_IN_FLIGHT = 64 * 1024 * 1024
-"""Limit on the larger bodies of all requests together."""
 
 MAX_UNKNOWN_FIELDS = 100
 """Pydantic describes each, of which a response shows a few. A body of a megabyte may have a hundred thousand."""
@@ -152,74 +148,6 @@ class Page(QueryModel):
     cursor: Omittable[Cursor] = None
 
 
-class BytesInFlight:
-    """The bytes of large bodies that a server has received and not answered. Decoding takes several times as many."""
-
-    def __init__(self, limit: int = MAX_BYTES_IN_FLIGHT) -> None:
-        self._limit = limit
-        self.count = 0
-
-    @contextmanager
-    def hold(self) -> Iterator[Callable[[int], None]]:
-        """Yield a function that takes the size of one body so far; it counts until the block ends. The function raises
-        ApiError if all bodies together exceed the limit."""
-        held = 0
-
-        def grow(size: int) -> None:
-            nonlocal held
-            if size <= MAX_UNCOUNTED_BODY_BYTES:
-                return
-            if self.count + size - held > self._limit:
-                raise ApiError(
-                    f"requests in flight exceed {self._limit:,} bytes; try again", code="TOO_MANY_BYTES"
-                )
-            self.count += size - held
-            held = size
-
-        try:
-            yield grow
-        finally:
-            self.count -= held
-
-
-def _bytes_in_flight(request: Request) -> BytesInFlight:
-    found: BytesInFlight | None = getattr(request.app.state, "bytes_in_flight", None)
-    if found is None:
-        found = request.app.state.bytes_in_flight = BytesInFlight()
-    return found
-
-
-def _unbounded(size: int) -> None:
-    """Count nothing: the body is small."""
-
-
-async def read_body(request: Request, limit: int, grow: Callable[[int], None] = _unbounded) -> bytes:
-    """Read a body. Reading stops as soon as the declared or the actual size exceeds the limit. `grow` takes its size so
-    far."""
-    encoding = request.headers.get("content-encoding", "").strip().lower()
-    if encoding not in {"", "identity"}:
-        raise ApiError(
-            f"the Content-Encoding `{encoding[:80]}` is not supported; send the body without",
-            code="BAD_MEDIA",
-        )
-    declared = request.headers.get("content-length")
-    if declared is not None and declared.isascii() and declared.isdecimal() and int(declared) > limit:
-        raise _too_large(limit)
-    parts: list[bytes] = []
-    size = 0
-    async for part in request.stream():
-        size += len(part)
-        if size > limit:
-            raise _too_large(limit)
-        grow(size)
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
-
-
-def _too_large(limit: int) -> ApiError:
-    return ApiError(f"the body exceeds {limit:,} bytes", code="TOO_LARGE")
-
-
 def media_type(request: Request) -> str:
     """Return the media type of a body in lower case, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -291,16 +219,15 @@ async def _decoded_body(data: bytes, model: type[JsonBody]) -> dict[str, Any]:
 class ApiRequest(Request):
     """A request whose body is limited in size and decoded strictly."""
 
-    def __init__(self, request: Request, model: type[JsonBody], grow: Callable[[int], None]) -> None:
+    def __init__(self, request: Request, model: type[JsonBody]) -> None:
         super().__init__(request.scope, request.receive)
         self._model = model
-        self._grow = grow
         self._data: bytes | None = None
         self._decoded: dict[str, Any] | None = None
 
     async def body(self) -> bytes:
         if self._data is None:
-            self._data = await read_body(self, self._model.max_bytes, self._grow)
+            self._data = await read_body(self, self._model.max_bytes)
         return self._data
 
     async def json(self) -> Any:
@@ -344,15 +271,16 @@ class ApiRoute(APIRoute):
 
         async def handler(request: Request) -> Response:
             await permission(request)
-            if model is None:
+            try:
+                if model is not None:
+                    request = ApiRequest(request, model)
+                    data = await request.body()
+                    check_json(request)
+                    if data or not optional:
+                        await request.json()
                 return _identified(request, await handle(request))
-            with _bytes_in_flight(request).hold() as grow:
-                request = ApiRequest(request, model, grow)
-                data = await request.body()
-                check_json(request)
-                if data or not optional:
-                    await request.json()
-                return _identified(request, await handle(request))
+            finally:
+                release_body(request)
 
         return handler
 
@@ -400,8 +328,8 @@ class FastRoute(ApiRoute):
             values = {name: await call(request) for name, call in dependencies}
             for each in paths:
                 values[each.name] = each.validated(request.path_params)
-            with _bytes_in_flight(request).hold() as grow:
-                data = await read_body(request, model.max_bytes, grow)
+            try:
+                data = await read_body(request, model.max_bytes)
                 check_json(request)
                 sent = await _decoded_body(data, model) if data or not optional else {}
                 del data
@@ -413,6 +341,8 @@ class FastRoute(ApiRoute):
                 for each in headers:
                     values[each.name] = each.validated(request.headers)
                 return _identified(request, await endpoint(**values))
+            finally:
+                release_body(request)
 
         return handler
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rune.core.limits import LIMITS
-from rune.server.routing import MAX_BYTES_IN_FLIGHT
+from rune.server.bodies import MAX_BYTES_IN_FLIGHT
 from tests.acceptance.api.test_hostile_expressions import Pings, definition, url
 
 __all__ = ["url"]

@@ -31,6 +31,7 @@ from rune.runtime.queries.node_input import (
 )
 from rune.runtime.value_cache import Cache
 from rune.server.auth import requires
+from rune.server.bodies import read_body
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply, documented, etag, not_changed
 from rune.server.routing import (
@@ -48,7 +49,6 @@ from rune.server.routing import (
     check_json,
     example,
     media_type,
-    read_body,
     resource,
 )
 from rune.server.schemas.base import View

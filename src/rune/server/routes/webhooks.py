@@ -24,6 +24,7 @@ from rune.ports.workflows import Trigger, TriggerStore
 from rune.runtime.maintenance.trigger_scheduler import TriggeredStart
 from rune.runtime.off_loop import off_loop
 from rune.server.auth import requires
+from rune.server.bodies import read_body, release_body
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, MethodNotAllowedError, Reply
 from rune.server.routing import (
@@ -31,7 +32,6 @@ from rune.server.routing import (
     Server,
     hidden,
     media_type,
-    read_body,
 )
 from rune.server.webhook_proof import Proof, check_header, check_signature, single
 
@@ -54,17 +54,27 @@ async def take(path: str, request: Request, server: Server) -> Response:
     hook = trigger.hook
     if request.method != hook.method:
         raise MethodNotAllowedError(f"this webhook accepts only {hook.method}", hook.method)
+    started = await _start(server, trigger, hook, request)
+    release_body(request)
+    return await _respond(server, hook, started)
+
+
+async def _start(
+    server: ServerContext, trigger: Trigger, hook: WebhookConfig, request: Request
+) -> TriggeredStart:
+    """Verify a request and start the workflow."""
     proof = Proof(SIGNATURE)
     if hook.auth == "header":
         proof = await check_header(server, trigger, request)
-    body = await read_body(request, hook.max_bytes)
+    # Signatures are verified after the body was read.
+    body = await read_body(request, hook.max_bytes, proved=hook.auth == "header")
     name = _delivery(request.headers, hook)
     if hook.auth == "hmac":
+        triggers = server.engine.backend.triggers
         name, proof = await check_signature(server, triggers, trigger, hook, request, body, name)
     payload = partial(_payload, request, body, proof)
     encoded = payload() if len(body) <= MAX_INLINE_BODY_BYTES else await off_loop(payload)
-    started = await server.engine.starts.delivery(trigger, name or None, encoded)
-    return await _respond(server, hook, started)
+    return await server.engine.starts.delivery(trigger, name or None, encoded)
 
 
 async def _find_enabled(triggers: TriggerStore, path: str) -> Trigger | None:

@@ -38,6 +38,7 @@ from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.queries.children import is_stored, undeployed_children
 from rune.runtime.services.workflows import MAX_NOTE_LENGTH
 from rune.server.auth import check_sees, requires
+from rune.server.bodies import read_body
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply, documented, etag, expected, no_content, not_changed, tags
 from rune.server.routes.definitions import LayoutQuery, LayoutView, layout_view
@@ -58,7 +59,6 @@ from rune.server.routing import (
     example,
     media_type,
     offset,
-    read_body,
     resource,
 )
 from rune.server.schemas.base import View, moment
