@@ -211,6 +211,23 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._stop_timers()
         self._leave()
         super().connection_lost(exc)
+        self._unparsed = b""
+        self._forget_request()
+        self.cycle = None  # type: ignore[assignment]
+
+    def _forget_request(self) -> None:
+        """Drop the head of a request, of which the application has its own reference while it needs it. Otherwise a
+        connection keeps it until its next request, and the garbage collector after the connection was closed."""
+        self.headers = []
+        self.url = b""
+        self.scope = None  # type: ignore[assignment]
+
+    def _forget_cycle(self) -> None:
+        """Drop what an answered request has left: its head, and the part of its body that was not received."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None:
+            cycle.scope = {}  # type: ignore[typeddict-item]
+            cycle.body = bytearray()
 
     def _leave(self, *_: object) -> None:
         if self._entered:
@@ -339,6 +356,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._unsupported_upgrade_warning()
             return
         self.handle_websocket_upgrade()
+        self._forget_request()
         # The connection now belongs to another protocol, and is counted until that one loses it.
         successor: Any = self.transport.get_protocol()
         if successor is self or self.transport.is_closing():
@@ -422,6 +440,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._parsing = True
         super().on_response_complete()
         self._parsing = False
+        if not self._is_answering:
+            if not self._in_head:  # the parser may have begun with the next one
+                self._forget_request()
+            self._forget_cycle()
         self._parse()
         if self._is_usable() and not self._in_body and not self._is_answering:
             self.table.waits(self, self._address)

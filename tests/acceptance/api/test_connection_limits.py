@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import os
 import re
 import resource
 import socket
 import time
+import tracemalloc
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -97,6 +99,40 @@ def test_late_head_is_rejected_with_timeout(sent: bytes, tmp_path: Path) -> None
         assert (status, document["code"]) == (408, "TOO_SLOW")
 
     run(tmp_path, work, api_head_timeout=0.2)
+
+
+@pytest.mark.parametrize("ending", ["waits", "disconnects"])
+def test_answered_request_leaves_nothing_of_its_head_in_memory(ending: str, tmp_path: Path) -> None:
+    number = 40
+    head = b"GET /healthz HTTP/1.1\r\n" + HOST + b"".join(b"a%d: %s\r\n" % (n, b"b" * 600) for n in range(97))
+
+    async def work(server: RunningServer) -> None:
+        writers: list[asyncio.StreamWriter] = []
+        for begun in (False, True):  # the first requests fill caches
+            if begun:
+                gc.collect()
+                gc.disable()  # it runs too seldom to help during an attack
+                tracemalloc.start()
+            for _ in range(number):
+                reader, writer = await connect(server.url)
+                writer.write(head + b"\r\n")
+                assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+                await reader.readuntil(b"}")
+                writers.append(writer)
+                if ending == "disconnects":
+                    writer.close()
+                    await writer.wait_closed()
+        await server.get("/me")
+        kept = tracemalloc.get_traced_memory()[0]
+        for each in writers:
+            each.close()
+        assert kept < number * len(head) // 2
+
+    try:
+        run(tmp_path, work)
+    finally:
+        tracemalloc.stop()
+        gc.enable()
 
 
 def test_slow_body_is_rejected_with_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
