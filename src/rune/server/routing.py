@@ -294,6 +294,13 @@ def _identified(request: Request, response: Response) -> Response:
     return response
 
 
+class LateResponse:
+    """A response for which a fast route waits after it has dropped the body of the request."""
+
+    def __init__(self, response: Coroutine[Any, Any, Response]) -> None:
+        self.response = response
+
+
 class FastRoute(ApiRoute):
     """A route that resolves the parameters of its handler without FastAPI (docs/adr/0032). It supports path and query
     parameters, headers, one body, and dependencies whose only parameter is the connection."""
@@ -316,33 +323,38 @@ class FastRoute(ApiRoute):
         dependencies = [(each.name, _on_connection(each)) for each in others if each.name]
         if len(dependencies) < len(others):
             raise TypeError(f"{self.path}: a fast route has one permission and no other unnamed dependency")
-        endpoint: Callable[..., Awaitable[Response]] = self.endpoint
+        endpoint: Callable[..., Awaitable[Response | LateResponse]] = self.endpoint
         paths = [_FastParameter("path", each) for each in dependant.path_params]
         queries = [_FastParameter("query", each) for each in dependant.query_params]
         headers = [_FastParameter("header", each) for each in dependant.header_params]
         (body,) = dependant.body_params
         optional = not body.field_info.is_required()
 
-        async def handler(request: Request) -> Response:
+        async def handle(request: Request) -> Response | LateResponse:
             await permission(request)
             values = {name: await call(request) for name, call in dependencies}
             for each in paths:
                 values[each.name] = each.validated(request.path_params)
+            data = await read_body(request, model.max_bytes)
+            check_json(request)
+            sent = await _decoded_body(data, model) if data or not optional else {}
+            del data
+            values[body.name], errors = body.validate(sent, values, loc=("body",))
+            if errors:
+                raise RequestValidationError(errors)
+            for each in queries:
+                values[each.name] = each.validated(request.query_params)
+            for each in headers:
+                values[each.name] = each.validated(request.headers)
+            return await endpoint(**values)
+
+        async def handler(request: Request) -> Response:
             try:
-                data = await read_body(request, model.max_bytes)
-                check_json(request)
-                sent = await _decoded_body(data, model) if data or not optional else {}
-                del data
-                values[body.name], errors = body.validate(sent, values, loc=("body",))
-                if errors:
-                    raise RequestValidationError(errors)
-                for each in queries:
-                    values[each.name] = each.validated(request.query_params)
-                for each in headers:
-                    values[each.name] = each.validated(request.headers)
-                return _identified(request, await endpoint(**values))
+                found = await handle(request)
             finally:
                 release_body(request)
+            response = await found.response if isinstance(found, LateResponse) else found
+            return _identified(request, response)
 
         return handler
 

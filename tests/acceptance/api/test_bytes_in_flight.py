@@ -15,7 +15,7 @@ from rune.server import bodies
 from rune.server.app import Api
 from rune.server.routing import ApiRoute
 from tests.acceptance.api.test_hostile_connections import bearer, peak_kib, request
-from tests.support.api_server import API, HELLO, RunningServer, run
+from tests.support.api_server import API, HELLO, WAITS, RunningServer, run
 from tests.support.async_test import async_test
 from tests.support.trigger_workflows import webhook_workflow
 from tests.support.up_process import UpProcess
@@ -151,6 +151,35 @@ async def test_unfinished_bodies_do_not_fill_the_memory(name: str, attacked: UpP
         )
     assert (small.status_code, valid.status_code) == (202, 200), (small.text, valid.text)
     assert peak_kib(pid) - before < 120 * 1024
+
+
+@pytest.mark.parametrize("kind", ["start", "webhook"])
+def test_body_of_a_request_that_waits_for_its_execution_leaves_room(kind: str, tmp_path: Path) -> None:
+    webhook = {"id": "in", "type": "webhook", "parameters": {"path": "w", "respond": "result", "wait": 60}}
+    first, *others = WAITS["nodes"]
+    path = "/hooks/w" if kind == "webhook" else f"{API}/workflows/waits/executions?wait=60"
+
+    async def work(server: RunningServer) -> None:
+        await server.deploy({**WAITS, "nodes": [webhook if kind == "webhook" else first, *others]})
+        server.master.bodies = bodies.BytesInFlight(200_000, 0)
+        requests: list[asyncio.Task[httpx.Response]] = []
+
+        async def started() -> list[str]:
+            assert not [each.result().text for each in requests if each.done()]
+            return [each["execution_id"] for each in (await server.get("/executions"))["executions"]]
+
+        async def is_started() -> bool:
+            return len(await started()) == len(requests)
+
+        for _ in range(4):
+            requests.append(asyncio.ensure_future(server.http.post(path, json={"input": "x" * 60_000})))
+            await until(is_started)
+        for each in await started():
+            await server.client.signal(each, "go", 1)
+        statuses = [answer.status_code for answer in await asyncio.gather(*requests)]
+        assert statuses == [200 if kind == "webhook" else 202] * 4
+
+    run(tmp_path, work)
 
 
 def test_body_that_does_not_end_makes_room_for_another(

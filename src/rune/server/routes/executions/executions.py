@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -28,6 +29,7 @@ from rune.runtime.live import active_runs
 from rune.runtime.queries.value_parts import JsonObject, JsonText
 from rune.server.auth import check_definition, check_right, requires
 from rune.server.context import ServerContext
+from rune.server.live.feed import PendingEnd
 from rune.server.responses import ApiError, Reply, documented
 from rune.server.routing import (
     ID,
@@ -38,6 +40,7 @@ from rune.server.routing import (
     Id,
     IdempotencyKey,
     JsonBody,
+    LateResponse,
     Omittable,
     Page,
     QueryModel,
@@ -160,7 +163,7 @@ async def start_workflow(
     caller: Caller,
     idempotency_key: IdempotencyKey = None,
     wait: StartWait = 0,
-) -> Response:
+) -> Response | LateResponse:
     """Starts the given version, or the latest. With `wait`, responds when the execution has ended or the time is
     over."""
     return await _start(server, caller, workflow, body, idempotency_key, wait)
@@ -182,7 +185,7 @@ async def start_execution(
     caller: Caller,
     idempotency_key: IdempotencyKey = None,
     wait: StartWait = 0,
-) -> Response:
+) -> Response | LateResponse:
     """Requires either `workflow` or `definition`. With `wait`, responds when the execution has ended or the time is
     over."""
     # Sending a definition amounts to editing one.
@@ -204,7 +207,7 @@ async def start_execution(
 
 async def _start(
     server: ServerContext, caller: Principal, workflow: str, body: StartBody, key: str | None, wait: float
-) -> Response:
+) -> Response | LateResponse:
     if not caller.sees(workflow):
         raise workflow_not_found(workflow, (), LATEST)
     if body.pins or body.outlets:  # amounts to another definition
@@ -229,18 +232,30 @@ def _start_options(body: StartBody, key: str | None, wait: float) -> tuple[Start
 
 async def _started(
     server: ServerContext, starting: Awaitable[ExecutionRecord], id: str | None, wait: float
-) -> Response:
-    """Start an execution, wait for its end if that is wanted, and respond."""
+) -> Response | LateResponse:
+    """Start an execution, and respond at once or, if that is wanted, after its end."""
     if not wait or id is None:
         accepted = await starting
         return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
-    with server.feeds.awaiting(id) as pending:
+    with ExitStack() as stack:
+        pending = stack.enter_context(server.feeds.awaiting(id))
         accepted = await starting
-        end = await pending.wait(wait) if accepted.id == id else None
-    if accepted.id != id:
-        return accepted_reply(accepted, replayed=True, execution=await _waited(server, accepted.id, wait))
-    summary = await summary_of(server, id) if end is None else ended_summary(accepted, end)
+        if accepted.id == id:
+            return LateResponse(_ended(server, accepted, pending, wait, stack.pop_all()))
+    return LateResponse(_ended_before(server, accepted, wait))
+
+
+async def _ended(
+    server: ServerContext, accepted: ExecutionRecord, pending: PendingEnd, wait: float, stack: ExitStack
+) -> Response:
+    with stack:
+        end = await pending.wait(wait)
+    summary = await summary_of(server, accepted.id) if end is None else ended_summary(accepted, end)
     return accepted_reply(accepted, execution=execution_detail(summary, accepted))
+
+
+async def _ended_before(server: ServerContext, accepted: ExecutionRecord, wait: float) -> Response:
+    return accepted_reply(accepted, replayed=True, execution=await _waited(server, accepted.id, wait))
 
 
 class ExecutionFilters(BaseModel):
