@@ -500,7 +500,10 @@ class ApiKeyAuth:
         check_origin(connection)
         if self._loopback is not None and not await self._requires_key():
             return await self._loopback.authenticate(connection)
-        scheme, _, rest = connection.headers.get("authorization", "").partition(" ")
+        sent_by = connection.headers.getlist("authorization")
+        if len(sent_by) > 1:
+            raise ApiError("the request has more than one `Authorization`", code="BAD_REQUEST")
+        scheme, _, rest = "".join(sent_by).partition(" ")
         text = rest.strip()
         if scheme.lower() == "bearer" and text:
             if self._bootstrap and hmac.compare_digest(text.encode(), self._bootstrap):

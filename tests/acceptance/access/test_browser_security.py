@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import httpx
 import pytest
 from websockets.asyncio.client import connect
 
@@ -98,3 +99,17 @@ def test_page_has_strict_policy_and_no_inline_code(tmp_path: Path) -> None:
         assert "require-trusted-types-for 'script'" in policy
 
     run(tmp_path, work)
+
+
+def test_two_keys_in_one_request_are_rejected(tmp_path: Path) -> None:
+    """A proxy and the server would otherwise read different ones."""
+
+    async def work(server: RunningServer) -> None:
+        path = f"{server.url}{API}/executions"
+        key = ("Authorization", f"Bearer {BOOTSTRAP}")
+        async with httpx.AsyncClient(trust_env=False) as http:
+            answer = await http.get(path, headers=[key, ("Authorization", "Bearer other")])
+            assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
+            assert (await http.get(path, headers=[key])).status_code == 200
+
+    run(tmp_path, work, key=BOOTSTRAP)
