@@ -144,6 +144,15 @@ class Server:
             pass
         (self.data / "postmaster.pid").unlink(missing_ok=True)
 
+    def freeze(self) -> None:
+        """Stop the main process with SIGSTOP: new connections are accepted and nothing is answered on them."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def stop(self) -> None:
         """Stop the server cleanly."""
         if self._process is not None:

@@ -20,7 +20,8 @@ import re
 import ssl
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -205,7 +206,8 @@ def connection_error(url: SplitResult, error: BaseException) -> str:
         )
     if isinstance(error, ssl.SSLError):
         return f"{redacted_url(url)}: no TLS with Redis: {error.reason or error}"
-    return f"Redis cannot be reached: {error}"
+    why = str(error) or f"{redacted_url(url)} does not answer within {REPLY_TIMEOUT_S:g} s"
+    return f"Redis cannot be reached: {why}"
 
 
 class Library:
@@ -354,6 +356,30 @@ def _error(text: str) -> RuneError:
     )
 
 
+class SharedAttempts:
+    """Attempts to reach a server, one at a time. A caller that waited while an attempt failed gets the error of that
+    attempt: if each made its own, the last of many would wait for the timeouts of all."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._failures = 0
+        self._error = RuneError("")
+
+    @asynccontextmanager
+    async def attempt(self) -> AsyncIterator[None]:
+        """Run the block as the only attempt."""
+        failures = self._failures
+        async with self._lock:
+            if self._failures != failures:
+                raise self._error
+            try:
+                yield
+            except RuneError as error:
+                self._failures += 1
+                self._error = error
+                raise
+
+
 class Client:
     """Commands to one server. Connects on first use and reconnects after a lost connection."""
 
@@ -378,7 +404,7 @@ class Client:
         self._library = library(run_number_key.rpartition(":")[0])
         self._identity = identity
         self._connection: Connection | None = None
-        self._connect_lock = asyncio.Lock()
+        self._attempts = SharedAttempts()
         self._closed = False
 
     async def call(self, *parts: Argument) -> Any:
@@ -429,7 +455,7 @@ class Client:
         return await asyncio.gather(*calls)
 
     async def _connected(self) -> Connection:
-        async with self._connect_lock:
+        async with self._attempts.attempt():
             connection = self._connection
             if connection is not None and not connection.lost:
                 return connection

@@ -32,6 +32,7 @@ from rune.adapters.redis.client import (
     RedirectionError,
     RedisError,
     RefusalError,
+    SharedAttempts,
     StateIdentity,
     check_functions,
     info,
@@ -291,7 +292,7 @@ class ClusterClient(Client):
         self._route_locks: dict[str, asyncio.Lock] = {}
         self._map = SlotMap()
         self._outdated = True
-        self._map_lock = asyncio.Lock()
+        self._map_attempts = SharedAttempts()
         self._next_load = 0.0
         self._described_by = ""
         self._check_timer: asyncio.TimerHandle | None = None
@@ -475,7 +476,7 @@ class ClusterClient(Client):
         if self._closed:
             raise StoreUnavailableError("the connection to Redis is closed")
         before, loop = self._map, asyncio.get_running_loop()
-        async with self._map_lock:
+        async with self._map_attempts.attempt():
             if self._map is not before or (before.masters and loop.time() < self._next_load):
                 return
             self._next_load = loop.time() + MAP_PERIOD_S

@@ -318,7 +318,8 @@ class RedisQueue:
                 await self._reads.close()
             for delivery in self._buffer:
                 await self.requeue(delivery)
-            await self._streams.leave()
+            if self._loops:
+                await self._streams.leave()
 
     def _wake_waiting(self) -> None:
         """Wake one waiting call of `receive` per buffered delivery."""
