@@ -20,6 +20,7 @@ from rune.core.definition.parser import SourceText
 from rune.core.definition.problems import NOT_JSON, Problem
 from rune.core.execution.explain import Waiting
 from rune.errors import RuneError
+from rune.ports.journal import StoreUnavailableError
 
 EXIT = {"completed": 0, "failed": 1, "halted": 1, "cancelled": 1}
 """Exit codes by the status of an execution."""
@@ -154,9 +155,8 @@ def until(due: int, now: int) -> str:
     return f"{left} ({moment(due)})"
 
 
-def print_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
-    """Print an error and return the exit code."""
-    unreachable = error.code in {
+_UNREACHABLE_CODES = frozenset(
+    {
         "STORE_AWAY",
         "STORE_DAMAGED",
         "NEWER_FORMAT",
@@ -166,8 +166,18 @@ def print_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
         "REDIS_UNFIT",
         "UNREACHABLE",
     }
+)
+"""Codes of errors that say that a store or a server cannot be used, whatever their class."""
+
+
+def print_error(error: RuneError, *, as_json: bool, hint: str = "") -> int:
+    """Print an error and return the exit code."""
+    unreachable = error.code in _UNREACHABLE_CODES or (
+        isinstance(error, StoreUnavailableError) and error.code != "EMPTY_STORE"
+    )
     if as_json:
-        print_problems((Problem("", error.code, error.message, hint),), as_json=True)
+        status = "unavailable" if unreachable else "invalid"
+        print_problems((Problem("", error.code, error.message, hint),), as_json=True, status=status)
     else:
         print(clean_lines(f"rune: {error.message}{f' ({hint})' if hint else ''}"), file=sys.stderr)
     return UNREACHABLE if unreachable else INVALID
@@ -185,11 +195,13 @@ _JSON_OPTIONS = frozenset({"input", "--input", "--value", "--parameters"})
 _JSON_HINT = """write JSON in single quotes, such as '{"name": "Ada"}' or '"text"', or @FILE to read a file"""
 
 
-def print_problems(problems: Sequence[Problem], *, as_json: bool, file: str = "") -> int:
+def print_problems(
+    problems: Sequence[Problem], *, as_json: bool, file: str = "", status: str = "invalid"
+) -> int:
     """Print problems, as one document on stdout or as lines on stderr, and return the exit code. `file` is the document
     that the problems with a line are in."""
     if as_json:
-        print_json({"status": "invalid", "problems": [msgspec.to_builtins(each) for each in problems]})
+        print_json({"status": status, "problems": [msgspec.to_builtins(each) for each in problems]})
     else:
         for each in problems:
             advice = each.hint or (_JSON_HINT if each.code == NOT_JSON and each.path in _JSON_OPTIONS else "")

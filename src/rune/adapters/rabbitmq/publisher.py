@@ -135,7 +135,7 @@ class Publisher:
                         delay = min(2 * delay, MAX_RETRY_DELAY_S)
         except TimeoutError:
             reason = last.message if self.link.is_up else self.link.why
-            text = f"not published within {allowed:g} s: {reason}"
+            text = f"RabbitMQ: not published within {allowed:g} s: {reason}"
             raise BrokerUnavailableError(text, code=last.code) from None
 
     async def _publish_once(self, messages: Sequence[Outgoing], deadline: float) -> None:

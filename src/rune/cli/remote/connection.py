@@ -23,7 +23,11 @@ from rune.client.transport import ServerKeyError, require_encryption
 from rune.codec.decode import MalformedDataError
 from rune.core.definition.problems import Problem
 from rune.errors import InvalidDocumentError, RuneError
+from rune.ports.journal import StoreUnavailableError
 from rune.settings import Settings
+
+UNAVAILABLE = 503
+"""The HTTP status of a server whose stores do not respond."""
 
 KEYS_FILE = Path("rune", "keys.toml")
 """In the configuration folder of the user: `"https://host:port" = "key"`, one line for each server."""
@@ -118,6 +122,8 @@ def raise_local_errors(url: str) -> Iterator[None]:
             raise RuneError(
                 f"{url} does not respond like a Rune server: status {refused.status}", code="UNREACHABLE"
             ) from None
+        if refused.status == UNAVAILABLE:
+            raise StoreUnavailableError(refused.message, code=refused.code) from None
         raise
     except (msgspec.DecodeError, MalformedDataError) as error:
         raise RuneError(f"{url} does not respond like a Rune server: {error}", code="UNREACHABLE") from None

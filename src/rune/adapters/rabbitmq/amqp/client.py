@@ -134,7 +134,7 @@ class ReconnectingConnection:
         self._up = asyncio.Event()
         self.is_up = False
         self._running: asyncio.Task[None] | None = None
-        self.why = "it is not connected yet"
+        self.why = ""
         self._closed = False
         self.connection: Connection | None = None
         self.made = 0
@@ -195,7 +195,9 @@ class ReconnectingConnection:
 
     async def _connect_until_lost(self) -> None:
         """Open one connection and raise the error that ends it."""
-        connection = await connect(self._url, name=self._name, deadline=self._deadline)
+        address = parse_address(self._url)
+        self.why = self.why or f"{address} does not answer"
+        connection = await connect(address, name=self._name, deadline=self._deadline)
         try:
             self.connection = connection
             await self._prepare(connection)

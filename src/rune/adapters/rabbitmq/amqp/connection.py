@@ -433,9 +433,9 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
     server_name_indication: str = ""
 
     def __repr__(self) -> str:
-        """Return the URL without the password, for logs."""
+        """Return the URL without user and password, for logs."""
         scheme = "amqps" if self.secure else "amqp"
-        return f"{scheme}://{self.user}@{self.host}:{self.port}/{'' if self.vhost == '/' else self.vhost}"
+        return f"{scheme}://{self.host}:{self.port}/{'' if self.vhost == '/' else self.vhost}"
 
     __str__ = __repr__
 
