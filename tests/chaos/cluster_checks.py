@@ -28,7 +28,14 @@ from tests.support.written import as_written
 EFFECT_SLACK_S = 1.0
 """Seconds after its row in which an effect may still be made, by a worker that claimed the token just before."""
 
-PERMANENT_KEYS = ("rune:settings", "rune:incarnation", "rune:journal", "rune:fleet", "rune:recovered")
+PERMANENT_KEYS = (
+    "rune:settings",
+    "rune:incarnation",
+    "rune:journal",
+    "rune:database",
+    "rune:fleet",
+    "rune:recovered",
+)
 EXPIRING_KEYS = (":activated",)
 """Marks that Redis removes after a minute."""
 

@@ -46,7 +46,7 @@ from rune.adapters.postgres.stores import (
 from rune.adapters.postgres.workflows import PostgresTriggers
 from rune.adapters.rabbitmq.dead_letters import DeadLetters
 from rune.adapters.rabbitmq.topology import Topology
-from rune.adapters.redis.client import library, load_functions, other_cluster
+from rune.adapters.redis.client import check_identity, library, load_functions
 from rune.adapters.redis.cluster import open_client
 from rune.adapters.redis.encoding import PARTITIONS, KeySpace
 from rune.adapters.redis.queue import RedisQueue
@@ -102,7 +102,11 @@ async def running_engine(
         identity = _checked(settings, await create_identity(opened.database))
         partitions = settings.partitions or identity.partitions or PARTITIONS
         stores = RedisStores(
-            settings.state, prefix=settings.prefix, partitions=partitions, journal=identity.journal
+            settings.state,
+            prefix=settings.prefix,
+            partitions=partitions,
+            journal=identity.journal,
+            database=identity.database,
         )
         # What a process without a role does needs PostgreSQL alone, or fails by itself while Redis is away.
         await stack.enter_async_context(stores.running(clock, required=bool(roles)))
@@ -194,8 +198,7 @@ async def check_same_cluster(settings: Settings) -> ClusterIdentity | None:
     identity = await known_identity(settings)
     if identity is not None:
         _checked(settings, identity)
-        if stored.journal not in ("", identity.journal):
-            raise other_cluster(*stored)
+        check_identity(stored, identity.journal, identity.database)
     return identity
 
 
@@ -207,6 +210,7 @@ async def looking_at_redis(settings: Settings) -> RedisStores:
         prefix=settings.prefix,
         partitions=identity.partitions or settings.partitions,
         journal=identity.journal,
+        database=identity.database,
         looking=True,
     )
 

@@ -60,16 +60,23 @@ async def postgres(
 
 
 class ClusterIdentity(NamedTuple):
-    """The id of a journal, and the number of partitions of its state; empty and None before the first start."""
+    """The id of a journal, and the number of partitions of its state; empty and None before the first start. `database`
+    tells the database from its copies, which have the same id; empty if the user may not ask for it."""
 
     journal: str
     partitions: int | None
+    database: str = ""
 
 
 async def cluster_identity(database: Database) -> ClusterIdentity:
     """Return what tells this cluster from others."""
     rows = await database.fetch(query("cluster_identity"))
-    return ClusterIdentity(rows[0]["journal"], rows[0]["partitions"]) if rows else ClusterIdentity("", None)
+    if not rows:
+        return ClusterIdentity("", None)
+    (found,) = rows
+    ((server,),) = await database.fetch(query("server_identity")) if found["may_ask"] else ((None,),)
+    name = "" if server is None else f"{server}:{found['database']}"
+    return ClusterIdentity(found["journal"], found["partitions"], name)
 
 
 async def create_identity(database: Database) -> ClusterIdentity:

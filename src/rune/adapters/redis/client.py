@@ -100,10 +100,12 @@ Argument = str | bytes | int
 
 
 class StateIdentity(NamedTuple):
-    """The cluster that a process belongs to: the id of its journal, and its number of partitions; empty: unknown."""
+    """The cluster that a process belongs to: the id of its journal, its number of partitions, and the database that has
+    the journal, which a copy of it is not; empty: unknown."""
 
     journal: str = ""
     partitions: str = ""
+    database: str = ""
 
 
 UNKNOWN = StateIdentity()
@@ -351,6 +353,8 @@ def _error(text: str) -> RuneError:
         return LateCommandError(text)
     if code == "OTHER":
         return other_cluster(*text.split(" ")[1:3])
+    if code == "COPY":
+        return other_database()
     return (
         StoreUnavailableError(f"Redis: {text}") if code in UNAVAILABLE_CODES else RedisError(text, code=code)
     )
@@ -516,9 +520,10 @@ class Client:
             await asyncio.sleep(0)
 
 
-def run_number_keys(key: str) -> tuple[str, str]:
+def run_number_keys(key: str) -> tuple[str, str, str]:
     """Return the keys of the function `server_run`."""
-    return key, f"{key.rpartition(':')[0]}:journal"
+    head = key.rpartition(":")[0]
+    return key, f"{head}:journal", f"{head}:database"
 
 
 def other_cluster(journal: str, partitions: str) -> StoreDamagedError:
@@ -528,6 +533,23 @@ def other_cluster(journal: str, partitions: str) -> StoreDamagedError:
         " database or RUNE_PARTITIONS: each cluster needs a RUNE_PREFIX of its own",
         code="REDIS_UNFIT",
     )
+
+
+def other_database() -> StoreDamagedError:
+    """Return the error for a server that has the state of another copy of the database."""
+    return StoreDamagedError(
+        "Redis holds the state of another copy of this database: give this copy a RUNE_PREFIX or a Redis of its own; if"
+        " it replaces the other one, empty Redis (FLUSHALL), which is rebuilt",
+        code="REDIS_UNFIT",
+    )
+
+
+def check_identity(stored: StateIdentity, journal: str, database: str) -> None:
+    """Raise if the state of a server is that of another journal, or of another copy of the same one."""
+    if stored.journal not in ("", journal):
+        raise other_cluster(stored.journal, stored.partitions)
+    if stored.database and database not in ("", stored.database):
+        raise other_database()
 
 
 async def run_on(connection: Connection, functions: Library, verb: str, *parts: Argument) -> Any:

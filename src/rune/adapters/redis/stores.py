@@ -140,15 +140,16 @@ async def note_persistence(client: Client) -> None:
 async def stored_identity(client: Client, keys: KeySpace) -> StateIdentity:
     """Return the cluster whose state a server has; unknown if it has none, or if the user may read no key."""
     number = f"{keys.prefix}:{{p00}}:incarnation" if client.clustered else keys.run_number
-    _, key = run_number_keys(number)
+    _, *names = run_number_keys(number)
     try:
-        stored: bytes | None = await client.call("GET", key)
+        found: list[bytes | None] = [await client.call("GET", each) for each in names]
     except RedisError as error:
         if error.code != "NOPERM":
             raise
         return UNKNOWN
-    journal, _, partitions = (stored or b"").decode().partition(" ")
-    return StateIdentity(journal, partitions)
+    stored, database = ((each or b"").decode() for each in found)
+    journal, _, partitions = stored.partition(" ")
+    return StateIdentity(journal, partitions, database)
 
 
 async def _check_server(client: Client, *, clustered: bool) -> None:
@@ -332,16 +333,17 @@ class RedisStores:
         prefix: str = "rune",
         partitions: int | None = None,
         journal: str = "",
+        database: str = "",
         looking: bool = False,
     ) -> None:
-        """A server that has the state of another `journal`, or another number of partitions, is refused whenever a
-        connection to it is opened; empty and None: not known here. A server without any state gets both, unless this
-        process is only `looking`."""
+        """A server that has the state of another `journal`, of another `database` with it, or another number of
+        partitions, is refused whenever a connection to it is opened; empty and None: not known here. A server without
+        any state gets them, unless this process is only `looking`."""
         self.keys = KeySpace(prefix, partitions or PARTITIONS)
         self._url = url
         # Redis stores an identity only with both of its parts.
         known = "" if partitions is None or (looking and journal) else str(partitions)
-        self._identity = StateIdentity(journal, known)
+        self._identity = StateIdentity(journal, known, database)
         self.client = self._open_client()
         self._blocking = Client(url, deadline=None)
         self._queues: list[RedisQueue] = []
