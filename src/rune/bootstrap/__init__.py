@@ -74,6 +74,7 @@ class BackendModule(Protocol):
     def open_credentials(self, settings: Settings) -> AbstractAsyncContextManager[CredentialService]: ...
     def open_access(self, settings: Settings) -> AbstractAsyncContextManager[Access]: ...
     async def preview(self, settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult: ...
+    async def check_vacuum(self, settings: Settings) -> None: ...
     async def vacuum(self, settings: Settings) -> tuple[int, int]: ...
 
 
@@ -170,6 +171,11 @@ def open_access(settings: Settings) -> AbstractAsyncContextManager[Access]:
 async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> RetentionResult:
     """Return what the retention rules would delete now."""
     return await _backend(settings).preview(settings, rules, now)
+
+
+async def check_vacuum(settings: Settings) -> None:
+    """Raise unless the database may be compacted by this user."""
+    await _backend(settings).check_vacuum(settings)
 
 
 async def vacuum(settings: Settings) -> tuple[int, int]:

@@ -403,6 +403,12 @@ async def preview(settings: Settings, rules: Sequence[Rule], now: int) -> Retent
         return await opened.retention.preview(rules, now)
 
 
+async def check_vacuum(settings: Settings) -> None:
+    """Raise unless the user may compact the tables."""
+    async with _open_read_only(settings) as opened:
+        await opened.retention.check_vacuum()
+
+
 async def vacuum(settings: Settings) -> tuple[int, int]:
     """Compact the tables; return their size before and after."""
     async with postgres(settings.journal) as opened:

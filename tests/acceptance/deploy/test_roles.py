@@ -121,6 +121,25 @@ class TestFleet:
         assert removed["executions"] == 1
         assert rune.json("list", "--workflow", "asked")["executions"] == []
 
+    def test_vacuum_names_the_owner_and_deletes_nothing(
+        self, made: Stores, cluster: Cluster, tmp_path: Path
+    ) -> None:
+        rune = made.rune("api")
+        rune.json("deploy", gated(tmp_path, "kept"))
+        it = rune.json("start", "kept", "--input", '{"n": 1}')["execution_id"]
+        rune.json("cancel", it)
+        refused = rune("prune", "--workflow", "kept", "--keep", "0", "--vacuum")
+        assert (refused.exit_code, "may not rewrite the tables" in refused.stderr) == (3, True), (
+            refused.output
+        )
+        owner = server().sql("SELECT tableowner FROM pg_tables WHERE tablename = 'fact'", made.database)
+        assert f"owner, {owner}" in refused.stderr
+        assert rune.json("show", it)["status"] == "cancelled"
+        files = "SELECT string_agg(relfilenode::text, ',' ORDER BY oid) FROM pg_class WHERE relname = 'fact'"
+        before = server().sql(files, made.database)
+        assert made.rune("owner")("prune", "--vacuum").exit_code == 0
+        assert server().sql(files, made.database) != before
+
     def test_missing_permission_does_not_fail_execution(
         self, made: Stores, cluster: Cluster, tmp_path: Path
     ) -> None:

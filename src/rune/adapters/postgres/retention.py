@@ -152,8 +152,17 @@ class PostgresRetention:
         took = round((time.perf_counter() - began) * 1000)
         return RetentionResult(executions=count, bytes_before=size, bytes_after=size, duration_ms=took)
 
+    async def check_vacuum(self) -> None:
+        """Raise unless the user may rewrite the tables."""
+        for row in await self._database.fetch(query("table_owner"), list(TABLES)):
+            raise StoreUnavailableError(
+                f"{self._database.where}: {row['this_user']} may not rewrite the tables (VACUUM FULL): use the"
+                f" user of their owner, {row['owner']}"
+            )
+
     async def vacuum(self) -> tuple[int, int]:
         """Rewrite the tables without free space and return their size before and after. Writers are blocked."""
+        await self.check_vacuum()
         async with self._turn:
             before = await _size(self._database)
             async with self._database.connection() as connection:

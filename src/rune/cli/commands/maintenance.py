@@ -132,6 +132,8 @@ def _delete(
 ) -> int:
     done = RetentionResult()
     found_store = exists(settings)
+    if found_store and vacuum and not dry_run:
+        asyncio.run(bootstrap.check_vacuum(settings))  # before anything is deleted
     if found_store and rules and dry_run:
         done = asyncio.run(bootstrap.preview(settings, rules, time.time_ns() // 1_000_000))
     elif found_store and rules:

@@ -79,6 +79,21 @@ WITH dropped AS (
 )
 SELECT count(*) AS count FROM dropped
 
+-- name: table_owner
+-- The user, and the owner of one of tables $1 that the user may not rewrite; no row if it may rewrite all. VACUUM only warns of
+-- a table that it may not rewrite. Read-only.
+SELECT current_user::text AS this_user, pg_get_userbyid(relowner)::text AS owner
+FROM pg_class JOIN pg_database ON datname = current_database()
+WHERE relkind = 'r' AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'fact'::regclass)
+  AND relname = ANY ($1::text[])
+  AND NOT pg_has_role(relowner, 'USAGE')
+  AND NOT pg_has_role(datdba, 'USAGE')
+  AND NOT CASE
+    WHEN current_setting('server_version_num')::int >= 170000 THEN has_table_privilege(pg_class.oid, 'MAINTAIN')
+    ELSE false
+  END
+LIMIT 1
+
 -- name: table_size
 -- The size of tables $1 and their indexes on disk, in bytes. Read-only.
 SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint AS bytes FROM pg_class
