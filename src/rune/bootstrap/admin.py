@@ -23,9 +23,10 @@ from rune.adapters.rabbitmq.topology import Topology, all_exchanges, all_queues,
 from rune.adapters.rabbitmq.topology import inspect as inspect_rabbitmq
 from rune.adapters.redis import stores
 from rune.adapters.redis.client import Client
-from rune.adapters.redis.cluster import is_cluster
+from rune.adapters.redis.cluster import is_cluster, open_client
+from rune.adapters.redis.encoding import KeySpace
 from rune.adapters.redis.stores import inspect as inspect_redis
-from rune.adapters.redis.stores import missing_rights
+from rune.adapters.redis.stores import may_load_functions, missing_rights
 from rune.bootstrap.cluster import looking_at_redis
 from rune.bootstrap.components import keys_found
 from rune.errors import RuneError
@@ -113,7 +114,23 @@ async def _journal(settings: Settings) -> dict[str, Any]:
         await database.close()
 
 
+async def _state_of_owner(settings: Settings) -> dict[str, Any] | None:
+    """Return what the owner of the functions sees of Redis; None if the user is another one."""
+    client = open_client(settings.state)
+    try:
+        lacks = await missing_rights(client, KeySpace(settings.prefix))
+        if not {"fcall", "get"} <= set(lacks) or not await may_load_functions(client):
+            return None
+        milliseconds = await _median(lambda: client.call("PING"))
+        return await inspect_redis(client) | {"state_owner": True, "state_ms": milliseconds}
+    finally:
+        await client.close()
+
+
 async def _state(settings: Settings) -> dict[str, Any]:
+    found = await _state_of_owner(settings)
+    if found is not None:
+        return found
     try:
         stores = await looking_at_redis(settings)
     except (StoreDamagedError, SettingsError) as error:

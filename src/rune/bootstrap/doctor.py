@@ -286,6 +286,10 @@ def journal_rights(seen: ClusterSurvey) -> Iterator[Finding]:
 
 def state_rights(seen: ClusterSurvey) -> Finding:
     """Check whether the Redis user may run all required commands."""
+    if seen.state_owner:
+        return Finding(
+            "redis rights", "ok", "may load functions and reads no key: the user of `rune migrate`"
+        )
     if seen.state_lacks:
         advice = "allow them in the ACL of this user, on keys and channels that start with RUNE_PREFIX"
         return Finding("redis rights", "bad", f"not allowed: {_first_names(seen.state_lacks)}", advice)
@@ -368,6 +372,7 @@ def cluster_findings(seen: ClusterSurvey) -> Iterator[Finding]:
         yield _persistence(seen)
         yield _memory(seen)
         yield state_rights(seen)
+    if seen.redis and not seen.state_owner:
         yield clock("redis clock", seen.state_skew)
         yield _workers(seen)
         yield _schedulers(seen)
@@ -409,7 +414,12 @@ def _schema(seen: ClusterSurvey) -> Finding:
 
 def _state(seen: ClusterSurvey) -> Finding:
     if seen.state_trouble:
-        return Finding("redis", "bad", seen.state_trouble, "is it running, and is RUNE_STATE correct?")
+        advice = "is it running, and is RUNE_STATE correct?"
+        if seen.state_trouble.startswith("NOPERM"):
+            advice = (
+                "allow it in the ACL of this user: `rune topology --redis-acl` lists what each user needs"
+            )
+        return Finding("redis", "bad", seen.state_trouble, advice)
     found = f"{seen.redis} at {seen.state}, responds in {seen.state_ms:.2f} ms"
     if int(seen.redis.partition(".")[0]) < MIN_REDIS:
         return Finding("redis", "bad", found, f"upgrade to Redis {MIN_REDIS} or newer")

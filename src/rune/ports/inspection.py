@@ -71,6 +71,7 @@ class ClusterSurvey(msgspec.Struct, frozen=True, kw_only=True):
     state_ms: float = 0.0
     state_skew: float = 0.0
     state_lacks: tuple[str, ...] = ()  # commands that this user may not run
+    state_owner: bool = False  # this user loads functions and reads no key, as that of `rune migrate`
     queue: str = ""  # address of the broker; empty: none is used
     queue_trouble: str = ""
     rabbitmq: str = ""  # version

@@ -121,6 +121,35 @@ class TestFleet:
         assert removed["executions"] == 1
         assert rune.json("list", "--workflow", "asked")["executions"] == []
 
+    @pytest.mark.parametrize("role", ["owner", "worker", "scheduler", "api"])
+    def test_doctor_finds_nothing_bad_for_the_user_of_a_role(
+        self, role: str, made: Stores, cluster: Cluster
+    ) -> None:
+        checks = made.rune(role).json("doctor")["checks"]
+        assert [each for each in checks if each["verdict"] == "bad"] == []
+        (rights,) = (each for each in checks if each["check"] == "redis rights")
+        assert ("rune migrate" in rights["found"]) == (role == "owner")
+        assert ("workers" in [each["check"] for each in checks]) == (role != "owner")
+
+    def test_doctor_names_the_right_that_a_user_of_redis_lacks(self, made: Stores, cluster: Cluster) -> None:
+        made.admin.acl_setuser(
+            "timeless",
+            enabled=True,
+            passwords=["+t"],
+            keys=["*"],
+            channels=["*"],
+            commands=["+@all", "-time"],
+        )
+        state = made.state("api").replace(made.state("api").partition("@")[0], "unix://timeless:t")
+        rune = InProcessCli(
+            made.folder, **{**made.environment("api"), "RUNE_STATE": state, "RUNE_QUEUE": state}
+        )
+        (found,) = (each for each in rune.json("doctor", code=1)["checks"] if each["check"] == "redis")
+        assert found["verdict"] == "bad"
+        assert "time" in found["found"]
+        assert "ACL" in found["advice"]
+        assert "running" not in found["advice"]
+
     def test_vacuum_names_the_owner_and_deletes_nothing(
         self, made: Stores, cluster: Cluster, tmp_path: Path
     ) -> None:

@@ -253,6 +253,15 @@ async def missing_rights(client: Client, keys: KeySpace) -> tuple[str, ...]:
     )
 
 
+async def may_load_functions(client: Client) -> bool:
+    """Return whether the user of the connection is that of the owner. An empty library is refused without a change."""
+    try:
+        await client.call("FUNCTION", "LOAD", "")
+    except RedisError as error:
+        return not _is_forbidden(error)
+    return True
+
+
 def _is_forbidden(error: RedisError) -> bool:
     return error.code == "NOPERM" or error.message.startswith("NOPERM")
 
