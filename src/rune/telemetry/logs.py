@@ -119,7 +119,8 @@ NODE_LOGGER = "rune.node"
 
 class SummarizingHandler(logging.StreamHandler[TextIO]):
     """Writes a warning, an error or a line of Rune itself once in REPEAT_WINDOW_S; identical ones in between are
-    counted and written as one line. Lines of nodes below a warning are all written.
+    counted and written as one line. Lines of nodes below a warning are all written. Lines of Rune with the same
+    `cause`, an extra field of the record, count as identical: they differ in the execution alone.
 
     A store that is away makes every loop and request report the same, thousands of times in a minute.
     """
@@ -136,7 +137,8 @@ class SummarizingHandler(logging.StreamHandler[TextIO]):
             super().emit(record)
             return
         kind = record.exc_info[0] if record.exc_info else None
-        key = (record.name, record.levelno, record.getMessage(), kind)
+        cause = getattr(record, "cause", None) if _is_of_engine(record.name) else None
+        key = (record.name, record.levelno, cause or record.getMessage(), kind)
         known = self._recent.get(key)
         if known is not None:
             known.count += 1

@@ -15,6 +15,20 @@ class Clock:
         return self.now
 
 
+def test_lines_with_one_cause_are_written_once_with_their_number() -> None:
+    stream = io.StringIO()
+    handler = SummarizingHandler(stream, Clock())
+    handler.setFormatter(logging.Formatter(TEXT))
+    logger = logging.Logger("rune.worker")
+    logger.addHandler(handler)
+    for number in range(200):
+        logger.info("%s is left: %s", number, "no type", extra={"cause": "no type"})
+    logger.info("%s is left: %s", 200, "newer", extra={"cause": "newer"})
+    handler.close()
+    lines = [each.split(": ", 1)[1] for each in stream.getvalue().splitlines()]
+    assert lines == ["0 is left: no type", "200 is left: newer", "0 is left: no type (repeated 199 times)"]
+
+
 def test_identical_warnings_are_written_once_with_their_number() -> None:
     stream, clock = io.StringIO(), Clock()
     handler = SummarizingHandler(stream, clock)

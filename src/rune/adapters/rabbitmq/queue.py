@@ -578,7 +578,12 @@ class RabbitQueue:
         except StoreUnavailableError:
             await self._move(held, DELAYS_S[0])
         except LeftToOthersError as error:
-            log.info("message of %s is left to other workers: %s", execution_of(held.message.body), error)
+            log.info(
+                "message of %s is left to other workers: %s",
+                execution_of(held.message.body),
+                error,
+                extra={"cause": str(error)},
+            )
             number = next(self._tags)
             self._delayed[number] = self._call_later(
                 LEFT_DELAY_S, lambda: self._requeue_delayed(number, held)

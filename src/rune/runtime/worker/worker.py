@@ -216,7 +216,7 @@ class Worker:
             case MissingNodeTypeError():
                 await self._handle_missing_type(delivery, error)
             case NewerFormatError():
-                log.info("%s is left to other workers: %s", delivery.execution, error.message)
+                _log_left(delivery.execution, error)
                 await self._requeue(delivery, ERROR_DELAY_S)
             case _:
                 await self._handle_engine_error(delivery, error)
@@ -242,7 +242,7 @@ class Worker:
         except StoreUnavailableError:
             expired = False
         if not expired:
-            log.info("%s is left to other workers: %s", delivery.execution, error.message)
+            _log_left(delivery.execution, error)
             await self._requeue(delivery, ERROR_DELAY_S)
             return
         message = f"no worker has had the node type `{error.type}` for {MISSING_TYPE_TIMEOUT_S:.0f} s"
@@ -419,3 +419,8 @@ class FairShare:
             elif not self._items:
                 continue
             self.adjust(now - began - MEASURE_INTERVAL_S, now)
+
+
+def _log_left(execution: str, error: RuneError) -> None:
+    """Log that an execution is left to other workers: once for many with the same reason."""
+    log.info("%s is left to other workers: %s", execution, error.message, extra={"cause": error.message})
