@@ -102,6 +102,18 @@ def test_commands_without_the_node_type_name_the_setting(backend: Backend) -> No
 
 
 @backends("redis")
+def test_preview_of_a_bulk_job_counts_what_the_job_changes(backend: Backend, rune: InProcessCli) -> None:
+    execution = give_up(backend)
+    lacking = command_line_for(backend.settings)
+
+    assert rune.json("bulk", "start", "requeue", execution, "--dry-run")["eligible"] == 1
+    for action in ("requeue", "retry"):
+        preview = lacking.json("bulk", "start", action, execution, "--dry-run")
+        assert (preview["total"], preview["eligible"]) == (1, 0)
+    assert lacking.json("bulk", "start", "requeue", execution, code=1)["refused"] == 1
+
+
+@backends("redis")
 def test_cancel_without_the_node_type_logs_one_line(backend: Backend) -> None:
     execution = asyncio.run(accept(backend))
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from rune.core.permissions import Principal
 from rune.ports.queries import BulkAction, BulkJob, BulkOutcome, BulkStatus, Outcome, Summary
 from rune.runtime.execution_data import ExecutionNotFoundError
+from rune.runtime.plan_cache import MissingNodeTypeError
 from rune.runtime.services.bulk import MAX_BULK_TARGETS, BulkJobNotFoundError
 from rune.server.auth import requires
 from rune.server.context import ServerContext
@@ -39,6 +40,9 @@ bulk = resource("bulk jobs")
 MAX_IDS = 1_000
 BATCH_SIZE = 500  # executions per read
 OPEN = frozenset({"running", "paused"})
+PLANNED = frozenset({"retry", "retry_failed_items", "requeue"})
+"""The actions that start an execution, for which its definition is compiled here."""
+
 JobId = Annotated[str, Path(pattern=r"^b[0-9a-f]{24}$", description="The id of a bulk job.")]
 
 
@@ -106,7 +110,7 @@ class BulkOutcomePage(View, frozen=True, kw_only=True):
 
 class BulkPreview(View, frozen=True, kw_only=True):
     """What a bulk job would do: how many executions it would process, and how many of them can be changed so by their
-    status now. `more`: further ones match, beyond `limit`."""
+    status now and the node types of the server. `more`: further ones match, beyond `limit`."""
 
     total: int
     eligible: int
@@ -171,10 +175,14 @@ async def preview_bulk_job(
 ) -> Response:
     """Changes nothing."""
     found, more = await _select(server, caller, body)
+    eligible = [each for each in found if _eligible(body.action, each)]
+    if body.action in PLANNED:
+        unknown = await _without_plan(server, {each.hash for each in eligible})
+        eligible = [each for each in eligible if each.hash not in unknown]
     return Reply(
         BulkPreview(
             total=len(found),
-            eligible=sum(_eligible(body.action, each) for each in found),
+            eligible=len(eligible),
             by_status=dict(sorted(Counter(each.status for each in found).items())),
             more=more,
         )
@@ -258,6 +266,17 @@ async def _named(server: ServerContext, caller: Principal, id: str) -> Summary:
     found = await server.reader.execution(id)
     if found is None or not caller.sees(found.workflow):
         raise ExecutionNotFoundError(f"no execution has the id {id}")
+    return found
+
+
+async def _without_plan(server: ServerContext, hashes: set[str]) -> set[str]:
+    """Return which definitions this process cannot start, because it lacks one of their node types."""
+    found = set()
+    for each in hashes:
+        try:
+            await server.engine.plans.plan(each)
+        except MissingNodeTypeError:
+            found.add(each)
     return found
 
 
