@@ -365,11 +365,6 @@ def _function(
     return apply
 
 
-def simple_function(name: str, kind: str = "") -> Callable[[_Translator, tuple[Any, ...]], Value]:
-    """Return a translation to a function of Rune with any number of the same arguments."""
-    return _function(name, tuple(range(5)), kind)
-
-
 def _rounding(pattern: str) -> Callable[..., Value]:
     def apply(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
         if len(arguments) != 1:

@@ -291,18 +291,26 @@ def read_task(reader: StateReader) -> Result:
 
 
 def _arguments(reader: StateReader) -> dict[str, Any]:
+    """Translate the arguments and note those that differ at run time; a task notes the others that it uses."""
     key = "Arguments" if reader.names.jsonata else "Parameters"
     names = reader.names if reader.names.jsonata else reader.effective()
     given = reader.state.get(key)
-    found = template(given if given is not None else {}, names)
-    return mapping(found)
+    if given is not None and not isinstance(given, dict):
+        raise UntranslatableError("arguments that are not an object have no counterpart")
+    found: dict[str, Any] = {}
+    for field, value in mapping(given).items():
+        found |= template({field: value}, names)
+        if names.notes:
+            reader.note("approximated", f"{key}.{field}", reader.id)
+    return found
 
 
 def _noted(reader: StateReader, *names: str) -> None:
     """Note fields of the arguments as carried."""
     key = "Arguments" if reader.names.jsonata else "Parameters"
     for field in mapping(reader.state.get(key)):
-        if field.removesuffix(".$") in names:
+        place = f"{reader.path}.{key}.{field}"
+        if field.removesuffix(".$") in names and all(source != place for _, source, *_ in reader.notes):
             reader.note("carried", f"{key}.{field}", reader.id)
 
 

@@ -1,4 +1,4 @@
-"""JSONPath, intrinsic functions, simple JSONata and rules of choices of state machines as Rune expressions."""
+"""JSONPath, intrinsic functions and rules of choices of state machines as Rune expressions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from rune.documents.importers import javascript as js
+from rune.documents.importers.asl.jsonata import translate_jsonata
 from rune.documents.importers.draft import literal, mapping, sequence
-from rune.documents.importers.javascript import MAX_SOURCE_CHARS, Step, UntranslatableError
-from rune.documents.importers.translate import Value, member, quoted, simple_function, translate
+from rune.documents.importers.javascript import MAX_SOURCE_CHARS, UntranslatableError
+from rune.documents.importers.translate import member, quoted
 
 MAX_DEPTH = 20
 
@@ -25,9 +25,6 @@ _CONTEXT = {
     "$$.Map.Item.Value": "$item",
     "$$.Map.Item.Index": "$index",
 }
-_TOKENS = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(!=|<=|>=|:=|=|&|\band\b|\bor\b)""")
-_WORDS = {"=": " === ", "!=": " !== ", "and": " && ", "or": " || ", "&": ' + "" + '}
-
 _ORDER = {
     "Equals": "==",
     "LessThan": "<",
@@ -36,7 +33,7 @@ _ORDER = {
     "GreaterThanEquals": ">=",
 }
 
-_TYPES = {"String": "string", "Numeric": "number", "Boolean": "boolean", "Timestamp": "string"}
+_TYPES = {"String": "string", "Numeric": "number", "Boolean": "boolean"}
 _COMPARISON = re.compile(
     r"(String|Numeric|Boolean|Timestamp)(Equals|LessThanEquals|GreaterThanEquals|LessThan|GreaterThan)(Path)?"
 )
@@ -49,7 +46,13 @@ _TESTS = {
     "IsPresent": "exists({})",
 }
 
-_TIMES = "times are compared as texts; both must be written in the same way"
+_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"
+_TIMES = "a time that does not exist, or has more than six decimals, fails here"
+_EXISTING = "whether the time exists is not checked"
+_BOOLEANS = "a condition that is not true or false counts as false here; there it fails"
+_HALVES = "a half is rounded to the even number here, which may differ"
+_FROM_END = "a negative index counts from the end here; there it fails"
+_TEXTS_ONLY = "data that is not a text fails here"
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -59,39 +62,70 @@ class Names(msgspec.Struct, frozen=True):
     result: str = ""
     state: str = ""
     jsonata: bool = False
+    notes: list[str] = msgspec.field(default_factory=list)  # what differs at run time
 
 
-def path_text(path: str, names: Names) -> str:
-    """Translate a reference path, such as `$.order.lines[0]` or `$$.Map.Item.Index`."""
+def path_text(path: str, names: Names, *, tested: bool = False) -> str:
+    """Translate a reference path, such as `$.order.lines[0]` or `$$.Map.Item.Index`; `tested` is one that may lead
+    nowhere."""
     for prefix, text in _CONTEXT.items():
         if path == prefix or path.startswith((f"{prefix}.", f"{prefix}[")):
-            return _steps(text, path[len(prefix) :], path)
+            return _steps(text, path[len(prefix) :], path, tested)
     if path == "$$.State.Name":
         return quoted(names.state)
     if path.startswith("$$"):
         raise UntranslatableError(f"`{path[:80]}` has no counterpart")
     if not path.startswith("$"):
         raise UntranslatableError(f"`{path[:80]}` is not a path")
-    return _steps(names.input, path[1:], path)
+    return _steps(names.input, path[1:], path, tested)
 
 
-def _steps(base: str, rest: str, path: str) -> str:
-    text, at = base, 0
+def _steps(base: str, rest: str, path: str, tested: bool) -> str:
+    """Translate the steps of a path; behind `[*]` or a slice they are taken in each element that has them."""
+    matches = _matches(rest, path)
+    text = base
+    for at, match in enumerate(matches):
+        if match[5] is not None or match[4] is not None:
+            if match[4] is not None:
+                found = f"([] + {text})[{match[4]}]"
+            else:
+                found = f'({text} if type({text}) == "array" else values({text}))'
+            return _behind(found, matches[at + 1 :], path)
+        text = _step(text, match, tested=tested)
+    return text
+
+
+def _matches(rest: str, path: str) -> list[re.Match[str]]:
+    found: list[re.Match[str]] = []
+    at = 0
     while at < len(rest):
         match = _STEP.match(rest, at)
         if match is None:
             raise UntranslatableError(f"the path `{path[:80]}` has no counterpart")
+        found.append(match)
         at = match.end()
-        if match[1] is not None or match[2] is not None:
-            text = member(text, match[1] if match[1] is not None else match[2].replace("\\'", "'"))
-        elif match[3] is not None:
-            text = f"{text}[{match[3]}]"
-        elif match[4] is not None:
-            text = f"{text}[{match[4]}]"
-        else:
-            inner = _steps("each", rest[at:], path)
-            return f"[{inner} for each in {text}]" if inner != "each" else text
-    return text
+    return found
+
+
+def _step(base: str, match: re.Match[str], *, tested: bool = False) -> str:
+    """Return a step of a path; if it is only tested, an index of what is not a list is missing rather than an error."""
+    if match[3] is not None and tested:
+        return f'first([part for part in [{base}] if type(part) == "array"])[{match[3]}]'
+    if match[3] is not None:
+        return f"([] + {base})[{match[3]}]"
+    return member(base, match[1] if match[1] is not None else match[2].replace("\\'", "'"))
+
+
+def _behind(found: str, matches: list[re.Match[str]], path: str) -> str:
+    """Return the list of what is at the end of a path in each element of a list."""
+    if not matches:
+        return found
+    inner = "each"
+    for match in matches:
+        if match[4] is not None or match[5] is not None:
+            raise UntranslatableError(f"the path `{path[:80]}` has no counterpart")
+        inner = _step(inner, match, tested=True)
+    return f"[{inner} for each in {found} if exists({inner})]"
 
 
 def field_name(path: str) -> str:
@@ -121,30 +155,55 @@ def template(value: Any, names: Names) -> Any:
     return literal(value)
 
 
-def expression(text: str, names: Names, depth: int = 0) -> str:
+def expression(text: str, names: Names) -> str:
     """Translate a path or an intrinsic function."""
-    text = text.strip()
+    return _evaluated(text.strip(), names, 0).text
+
+
+class Argument(msgspec.Struct, frozen=True):
+    """An argument of an intrinsic function: its expression, and its value where it is a constant."""
+
+    text: str
+    kind: str = ""  # "text", "number", "boolean", "null", "list", "object" or unknown
+    constant: str | None = None
+    plain: bool = False  # whether the text is a reference, which may be repeated
+
+    def is_negative(self) -> bool:
+        return self.constant is not None and self.constant.startswith("-")
+
+    def array(self) -> str:
+        """Return an expression that fails if the argument is not an array."""
+        return self.text if self.kind == "list" else f"[] + {self.text}"
+
+
+def _evaluated(text: str, names: Names, depth: int) -> Argument:
     if len(text) > MAX_SOURCE_CHARS:
         raise UntranslatableError(f"the expression is longer than {MAX_SOURCE_CHARS:,} characters")
     if depth > MAX_DEPTH:
         raise UntranslatableError(f"the expression is nested deeper than {MAX_DEPTH} levels")
     call = re.fullmatch(r"States\.(\w+)\((.*)\)", text, re.DOTALL)
     if call is None:
-        return path_text(text, names)
-    arguments = [_argument(each, names, depth) for each in _split(call[2])]
+        found = path_text(text, names)
+        return Argument(found, plain=found.startswith("$"))
     intrinsic = _INTRINSICS.get(call[1])
     if intrinsic is None:
         raise UntranslatableError(f"`States.{call[1]}` has no counterpart")
-    return intrinsic(arguments)
+    arguments = [_argument(each.strip(), names, depth) for each in _split(call[2])]
+    apply, kind = intrinsic
+    return Argument(apply(arguments, names), kind)
 
 
-def _argument(text: str, names: Names, depth: int) -> str:
-    text = text.strip()
+def _argument(text: str, names: Names, depth: int) -> Argument:
     if text.startswith("'"):
-        return quoted(re.sub(r"\\(.)", r"\1", text[1:-1]))
-    if re.fullmatch(r"-?\d+(\.\d+)?|true|false|null", text):
-        return text
-    return expression(text, names, depth + 1)
+        if not re.fullmatch(r"'(?:[^'\\]|\\.)*'", text, re.DOTALL):
+            raise UntranslatableError(f"the text `{text[:40]}` has no counterpart")
+        plain = re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)
+        return Argument(quoted(plain), "text", text[1:-1])
+    if re.fullmatch(r"-?\d+(\.\d+)?", text):
+        return Argument(text, "number", text)
+    if text in ("true", "false", "null"):
+        return Argument(text, "null" if text == "null" else "boolean", text)
+    return _evaluated(text, names, depth + 1)
 
 
 def _split(text: str) -> list[str]:
@@ -169,112 +228,180 @@ def _split(text: str) -> list[str]:
     return [*parts, rest] if parts or rest.strip() else []
 
 
-def _format(arguments: list[str]) -> str:
-    if not arguments or not arguments[0].startswith('"'):
+_Intrinsic = Callable[[list[Argument], Names], str]
+
+
+def _format(arguments: list[Argument], names: Names) -> str:
+    if not arguments or arguments[0].kind != "text" or arguments[0].constant is None:
         raise UntranslatableError("`States.Format` needs a text with `{}`")
-    pieces = arguments[0][1:-1].split("{}")
+    pieces = _pieces(arguments[0].constant)
     if len(pieces) != len(arguments):
         raise UntranslatableError("`States.Format` has another number of arguments than `{}`")
-    found = [f'"{pieces[0]}"'] if pieces[0] else []
+    found = [quoted(pieces[0])] if pieces[0] else []
     for piece, argument in zip(pieces[1:], arguments[1:], strict=True):
-        found += [f"str({argument})", *([f'"{piece}"'] if piece else [])]
+        written = _written(argument)
+        found += [written, *([quoted(piece)] if piece else [])]
     return " + ".join(found) or '""'
 
 
-def _calls(pattern: str, count: int) -> Callable[[list[str]], str]:
-    def apply(arguments: list[str]) -> str:
-        if len(arguments) != count:
-            raise UntranslatableError(f"{count} arguments expected, found {len(arguments)}")
-        return pattern.format(*arguments)
+def _written(argument: Argument) -> str:
+    """Return an argument as text: null is `null`, a text itself, anything else is JSON."""
+    if argument.kind == "text":
+        return argument.text
+    if argument.constant is not None:
+        return quoted(argument.constant)
+    if argument.kind:
+        return f"str({argument.text})"
+    if argument.plain:
+        return f'(str({argument.text}) if {argument.text} != null else "null")'
+    return f'[str(value) if value != null else "null" for value in [{argument.text}]][0]'
+
+
+def _pieces(text: str) -> list[str]:
+    """Split a format at `{}`; a backslash makes the next character plain."""
+    pieces = [""]
+    for part in re.findall(r"\{\}|\\.|.", text, re.DOTALL):
+        if part == "{}":
+            pieces.append("")
+        else:
+            pieces[-1] += part[-1]
+    return pieces
+
+
+def _calls(pattern: str, count: int) -> _Intrinsic:
+    def apply(arguments: list[Argument], names: Names) -> str:
+        _counted(arguments, count)
+        return pattern.format(*(each.text for each in arguments))
 
     return apply
 
 
-def _hash(arguments: list[str]) -> str:
-    if len(arguments) != 2 or arguments[1] != '"SHA-256"':
+def _array_calls(pattern: str, count: int) -> _Intrinsic:
+    """Return a translation of a function whose first argument must be an array."""
+
+    def apply(arguments: list[Argument], names: Names) -> str:
+        _counted(arguments, count)
+        return pattern.format(arguments[0].array(), *(each.text for each in arguments[1:]))
+
+    return apply
+
+
+def _counted(arguments: list[Argument], count: int) -> None:
+    if len(arguments) != count:
+        raise UntranslatableError(f"{count} arguments expected, found {len(arguments)}")
+
+
+def _whole(argument: Argument, names: Names) -> str:
+    """Return an argument that is rounded to a whole number."""
+    if argument.kind not in ("", "number") or "." in (argument.constant or ""):
+        raise UntranslatableError(f"`{argument.text[:40]}` is not a whole number")
+    if not argument.kind:
+        names.notes.append(_HALVES)
+        return f"round({argument.text})"
+    return argument.text
+
+
+def _add(arguments: list[Argument], names: Names) -> str:
+    _counted(arguments, 2)
+    return f"({' + '.join(_whole(each, names) for each in arguments)})"
+
+
+def _range(arguments: list[Argument], names: Names) -> str:
+    _counted(arguments, 3)
+    start, end, step = (_whole(each, names) for each in arguments)
+    if arguments[2].constant is None:
+        return f"[range({start}, {end} + (1 if value > 0 else -1), value) for value in [{step}]][0]"
+    if not int(step):
+        raise UntranslatableError("a range in steps of 0 has no counterpart")
+    return f"range({start}, {end} {'-' if arguments[2].is_negative() else '+'} 1, {step})"
+
+
+def _item(arguments: list[Argument], names: Names) -> str:
+    _counted(arguments, 2)
+    if arguments[1].is_negative():
+        raise UntranslatableError("an item at a negative index has no counterpart")
+    if arguments[1].constant is None:
+        names.notes.append(_FROM_END)
+    return f"({arguments[0].array()})[{arguments[1].text}]"
+
+
+def _parts(arguments: list[Argument], names: Names) -> str:
+    """Return the parts between separators, each of which is one character; empty parts are left out."""
+    _counted(arguments, 2)
+    if arguments[1].kind != "text" or not arguments[1].constant:
+        raise UntranslatableError("`States.StringSplit` needs its separators as a text")
+    characters = re.sub(r"\\(.)", r"\1", arguments[1].constant or "", flags=re.DOTALL)
+    written = [
+        re.escape(each) if each.isprintable() else f"\\x{{{ord(each):x}}}"
+        for each in dict.fromkeys(characters)
+    ]
+    pattern = f"[^{''.join(written)}]+"
+    return f"find_all({arguments[0].text}, {quoted(pattern)})"
+
+
+def _hash(arguments: list[Argument], names: Names) -> str:
+    if len(arguments) != 2 or arguments[1].text != '"SHA-256"':
         raise UntranslatableError("only the hash `SHA-256` has a counterpart")
-    return f"sha256({arguments[0]})"
+    if not arguments[0].kind:
+        names.notes.append(_TEXTS_ONLY)
+    return f"sha256({arguments[0].text})"
 
 
-def _merge(arguments: list[str]) -> str:
-    if len(arguments) != 3 or arguments[2] != "false":
+def _merge(arguments: list[Argument], names: Names) -> str:
+    if len(arguments) != 3 or arguments[2].text != "false":
         raise UntranslatableError("a deep merge has no counterpart")
-    return f"merge({arguments[0]}, {arguments[1]})"
+    return f"merge({arguments[0].text}, {arguments[1].text})"
 
 
-_INTRINSICS: Mapping[str, Callable[[list[str]], str]] = {
-    "Format": _format,
-    "StringToJson": _calls("parse_json({})", 1),
-    "JsonToString": _calls("json({})", 1),
-    "Array": lambda arguments: f"[{', '.join(arguments)}]",
-    "ArrayLength": _calls("len({})", 1),
-    "ArrayContains": _calls("({} contains {})", 2),
-    "ArrayGetItem": _calls("{}[{}]", 2),
-    "ArrayUnique": _calls("unique({})", 1),
-    "ArrayRange": _calls("range({}, {} + 1, {})", 3),
-    "MathAdd": _calls("({} + {})", 2),
-    "Base64Encode": _calls("base64({})", 1),
-    "Base64Decode": _calls("from_base64({})", 1),
-    "StringSplit": _calls("split({}, {})", 2),
-    "UUID": _calls("uuid()", 0),
-    "Hash": _hash,
-    "JsonMerge": _merge,
+_INTRINSICS: Mapping[str, tuple[_Intrinsic, str]] = {
+    "Format": (_format, "text"),
+    "StringToJson": (_calls("parse_json({})", 1), ""),
+    "JsonToString": (_calls("json({})", 1), "text"),
+    "Array": (lambda arguments, names: f"[{', '.join(each.text for each in arguments)}]", "list"),
+    "ArrayLength": (_array_calls("len({})", 1), "number"),
+    "ArrayContains": (_array_calls("({} contains {})", 2), "boolean"),
+    "ArrayGetItem": (_item, ""),
+    "ArrayUnique": (_array_calls("unique({})", 1), "list"),
+    "ArrayRange": (_range, "list"),
+    "MathAdd": (_add, "number"),
+    "Base64Encode": (_calls("base64({})", 1), "text"),
+    "Base64Decode": (_calls("from_base64({})", 1), "text"),
+    "StringSplit": (_parts, "list"),
+    "UUID": (_calls("uuid()", 0), "text"),
+    "Hash": (_hash, "text"),
+    "JsonMerge": (_merge, "object"),
 }
 
 
 # JSONata
 
 
-def jsonata(text: str, names: Names) -> str:
-    """Translate the inside of `{% %}`: paths from `$states`, literals, operators and functions."""
-
-    def one(match: re.Match[str]) -> str:
-        if match[1]:
-            return match[1]
-        if match[2] == ":=":
-            raise UntranslatableError("variables in JSONata are not supported")
-        return _WORDS.get(match[2], match[2])
-
-    source = _TOKENS.sub(one, text)
-    return translate(source, _JsonataScope(names), functions=_FUNCTIONS).text
-
-
 class _JsonataScope:
     def __init__(self, names: Names) -> None:
         self._names = names
 
-    def resolve(self, base: Any, steps: tuple[Step, ...]) -> tuple[Value, int] | None:
-        if not isinstance(base, js.Name) or base.name != "$states":
-            return None
-        first = steps[0].name if steps else ""
+    def resolve(self, steps: list[str]) -> tuple[str, int]:
+        first = steps[0] if steps else ""
         if first == "input":
-            return Value(self._names.input), 1
+            return self._names.input, 1
         if first == "result" and self._names.result:
-            return Value(self._names.result), 1
+            return self._names.result, 1
         if first == "context":
-            path = "$$" + "".join(f".{each.name}" for each in steps[1:4])
+            path = "$$" + "".join(f".{each}" for each in steps[1:4])
             for size in (4, 3):
                 prefix = ".".join(path.split(".")[:size])
                 if prefix in _CONTEXT:
-                    return Value(_CONTEXT[prefix]), size
+                    return _CONTEXT[prefix], size
             if path == "$$.State.Name":
-                return Value(quoted(self._names.state)), 3
+                return quoted(self._names.state), 3
         raise UntranslatableError(f"`$states.{first}` has no counterpart here")
 
 
-_FUNCTIONS = {
-    f"${name}": simple_function(target, kind)
-    for name, target, kind in (
-        ("uppercase", "upper", "text"), ("lowercase", "lower", "text"), ("trim", "trim", "text"),
-        ("length", "len", "number"), ("count", "len", "number"), ("sum", "sum", "number"), ("max", "max", "number"),
-        ("min", "min", "number"), ("average", "avg", "number"), ("string", "str", "text"),
-        ("number", "float", "number"), ("boolean", "bool", "boolean"), ("exists", "exists", "boolean"),
-        ("join", "join", "text"), ("split", "split", "list"), ("merge", "merge", "object"), ("keys", "keys", "list"),
-        ("abs", "abs", "number"), ("uuid", "uuid", "text"), ("now", "now", "text"), ("reverse", "reversed", "list"),
-        ("distinct", "unique", "list"), ("base64encode", "base64", "text"), ("base64decode", "from_base64", "text"),
-        ("parse", "parse_json", ""), ("encodeUrlComponent", "url_encode", "text"), ("replace", "replace", "text"),
-    )
-}  # fmt: skip
+def jsonata(text: str, names: Names) -> str:
+    """Translate the inside of `{% %}`."""
+    found = translate_jsonata(text, _JsonataScope(names))
+    names.notes.extend(found.notes)
+    return found.text
 
 
 def _jsonata_template(value: Any, names: Names) -> Any:
@@ -289,50 +416,84 @@ def _jsonata_template(value: Any, names: Names) -> Any:
     return literal(value)
 
 
-def condition_of(rule: dict[str, Any], names: Names) -> tuple[str, tuple[str, ...]]:
-    """Return the expression of a rule, and what differs at run time."""
-    if names.jsonata:
-        text = rule.get("Condition")
-        inner = re.fullmatch(r"\s*\{%(.*)%\}\s*", text, re.DOTALL) if isinstance(text, str) else None
-        if inner is None:
-            if isinstance(text, bool):
-                return quoted(text), ()
-            raise UntranslatableError("the condition is not an expression")
-        return f"({jsonata(inner[1], names)}) == true", ()
-    notes: list[str] = []
-    return _rule(rule, names, notes, 0), tuple(dict.fromkeys(notes))
+def condition_of(rule: dict[str, Any], names: Names) -> str:
+    """Return the expression of a rule."""
+    if not names.jsonata:
+        return _rule(rule, names, 0)
+    text = rule.get("Condition")
+    inner = re.fullmatch(r"\s*\{%(.*)%\}\s*", text, re.DOTALL) if isinstance(text, str) else None
+    if inner is None:
+        if isinstance(text, bool):
+            return quoted(text)
+        raise UntranslatableError("the condition is not an expression")
+    found = translate_jsonata(inner[1], _JsonataScope(names))
+    names.notes.extend(found.notes)
+    if found.kind == "boolean":
+        return found.text
+    names.notes.append(_BOOLEANS)
+    return f"({found.text}) == true"
 
 
-def _rule(rule: dict[str, Any], names: Names, notes: list[str], depth: int) -> str:
+def _rule(rule: dict[str, Any], names: Names, depth: int) -> str:
     if depth > MAX_DEPTH:
         raise UntranslatableError(f"the rule is nested deeper than {MAX_DEPTH} levels")
     for key, word in (("And", " and "), ("Or", " or ")):
         if key in rule:
-            parts = [f"({_rule(mapping(each), names, notes, depth + 1)})" for each in sequence(rule[key])]
+            parts = [f"({_rule(mapping(each), names, depth + 1)})" for each in sequence(rule[key])]
             if not parts:
                 raise UntranslatableError(f"`{key}` has no rules")
             return word.join(parts)
     if "Not" in rule:
-        return f"not ({_rule(mapping(rule['Not']), names, notes, depth + 1)})"
-    variable = path_text(str(rule.get("Variable")), names)
+        return f"not ({_rule(mapping(rule['Not']), names, depth + 1)})"
+    variable = path_text(str(rule.get("Variable")), names, tested="IsPresent" in rule)
     for key, value in rule.items():
         if key in _TESTS:
             text = _TESTS[key].format(variable)
             return text if value is True else f"not ({text})"
+        if key == "IsTimestamp":
+            names.notes.append(_EXISTING)
+            return _is_time(variable) if value is True else f"not ({_is_time(variable)})"
         if key == "StringMatches" and isinstance(value, str):
             return f'type({variable}) == "string" and matches({variable}, {quoted(_pattern(value))})'
         found = _COMPARISON.fullmatch(key)
         if found is not None:
-            if found[1] == "Timestamp":
-                notes.append(_TIMES)
             other = path_text(str(value), names) if found[3] else quoted(value)
-            guard = f'type({variable}) == "{_TYPES[found[1]]}" and '
-            return f"{guard}{variable} {_ORDER[found[2]]} {other}"
+            return _comparison(found, variable, other, value, names)
     raise UntranslatableError("the rule compares nothing that has a counterpart")
+
+
+def _comparison(found: re.Match[str], variable: str, other: str, value: Any, names: Names) -> str:
+    """Return the expression of a comparison; values of another type make it false."""
+    order = _ORDER[found[2]]
+    if found[1] == "Timestamp":
+        if not found[3] and not (isinstance(value, str) and re.match(_TIME, value)):
+            raise UntranslatableError(f"`{str(value)[:40]}` is not a timestamp")
+        names.notes.append(_TIMES)
+        guards = [_is_time(variable), *([_is_time(other)] if found[3] else [])]
+        sides = [f'format_date({each}, "%F %T.%f")' for each in (variable, other)]
+    else:
+        if not found[3] and not _has_type(value, found[1]):
+            raise UntranslatableError(f"`{str(value)[:40]}` cannot be compared by `{found[0]}`")
+        kind = _TYPES[found[1]]
+        guards = [f'type({each}) == "{kind}"' for each in (variable, *([other] if found[3] else []))]
+        sides = [variable, other]
+    return f"{' and '.join(guards)} and {sides[0]} {order} {sides[1]}"
+
+
+def _has_type(value: Any, kind: str) -> bool:
+    if kind == "Boolean":
+        return isinstance(value, bool)
+    if kind == "Numeric":
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, str)
+
+
+def _is_time(text: str) -> str:
+    return f'type({text}) == "string" and matches({text}, {quoted(_TIME)})'
 
 
 def _pattern(text: str) -> str:
     """Write a text with wildcards as a pattern; `\\*` is an asterisk."""
     parts = re.split(r"(\\[*\\]|\*)", text)
     written = [".*" if each == "*" else re.escape(each[1:] if each[:1] == "\\" else each) for each in parts]
-    return "^" + "".join(written) + "$"
+    return "(?s)^" + "".join(written) + "$"

@@ -16,7 +16,7 @@ from rune.documents.importers.asl.paths import (
     path_text,
     template,
 )
-from rune.documents.importers.draft import Status, is_empty, mapping, sequence
+from rune.documents.importers.draft import Status, is_empty, literal, mapping, sequence
 from rune.documents.importers.javascript import UntranslatableError
 
 if TYPE_CHECKING:
@@ -70,15 +70,28 @@ class StateReader:
     # Notes
 
     def note(self, status: Status, key: str, target: str, message: str = "", hint: str = "") -> None:
+        """Note what became of a field; what its expressions do otherwise makes it approximated."""
+        differences = self.differences() if status in ("carried", "approximated") else []
+        if differences:
+            status, message = "approximated", "; ".join([*([message] if message else []), *differences])
         self.notes.append((status, f"{self.path}.{key}" if key else self.path, target, message, hint))
 
     def carried(self, key: str, node: str = "", message: str = "") -> None:
         if key in self.state and not is_empty(self.state[key]):
             self.note("carried", key, node or self.id, message)
 
+    def differences(self) -> list[str]:
+        """Return what the expressions translated since the last call do otherwise."""
+        found = list(dict.fromkeys(self.names.notes))
+        self.names.notes.clear()
+        return found
+
     def finish(self) -> None:
         """Report the notes; targets are ids of nodes."""
         record = self.importer.record
+        rest = self.differences()
+        if rest:
+            record.approximated(self.path, self.draft.place(self.main()), "; ".join(rest))
         for status, source, node, message, hint in self.notes:
             record.add(source, status, self.draft.place(node) if node else "", message, hint)
         record.carried(f"{self.path}.Type", self.draft.place(self.main()))
@@ -123,12 +136,11 @@ class StateReader:
     def input_text(self) -> str:
         """Return the expression for the effective input."""
         given = self.state.get("InputPath", "$")
-        self.carried("InputPath")
-        if given is None:
-            return "{}"
-        if not isinstance(given, str):
+        if given is not None and not isinstance(given, str):
             raise UntranslatableError("`InputPath` is not a path")
-        return path_text(given, self.names)
+        text = "{}" if given is None else path_text(given, self.names)
+        self.carried("InputPath")
+        return text
 
     def effective(self) -> Names:
         return msgspec.structs.replace(self.names, input=self.input_text())
@@ -156,13 +168,18 @@ class StateReader:
             assignments = (
                 [{"name": field_name(where), "value": f"{{{{ {result} }}}}"}] if where is not None else []
             )
-            self.add(
-                "edit", {"from": f"{{{{ {self.names.input} }}}}", "assignments": assignments}, suffix="result"
-            )
+            self.add("edit", {"from": self._target(assignments), "assignments": assignments}, suffix="result")
         elif where != "$":
             raise UntranslatableError("`ResultPath` is not a path")
         if "ResultPath" in self.state:
             self.note("carried", "ResultPath", self.last.node)
+
+    def _target(self, assignments: list[dict[str, Any]]) -> str:
+        """Return what a result is put into: the input, which must be an object if it gets a field."""
+        text = f"merge({self.names.input})" if assignments else self.names.input
+        if not assignments:
+            self.names.notes.append(_OBJECTS)
+        return f"{{{{ {text} }}}}"
 
     def output_path(self) -> None:
         given = self.state.get("OutputPath", "$")
@@ -179,11 +196,20 @@ class StateReader:
 
     def _replace(self, value: Any, suffix: str) -> str:
         """Add a node whose output is a value."""
-        if not isinstance(value, dict | list) and not (isinstance(value, str) and value.startswith("{{ ")):
-            raise UntranslatableError(
-                "an output that is neither an object nor a list of objects has no counterpart"
-            )
-        return self.add("edit", {"from": value}, suffix=suffix)
+        return self.add("edit", {"from": self.whole(value)}, suffix=suffix)
+
+    def whole(self, value: Any) -> Any:
+        """Return a template as the whole output of a node, which must be an object or a list of objects."""
+        parts = value if isinstance(value, list) else [value]
+        dynamic = [isinstance(each, str) and each.startswith("{{ ") for each in parts]
+        for each, is_dynamic in zip(parts, dynamic, strict=True):
+            if not isinstance(each, dict) and not is_dynamic:
+                raise UntranslatableError(
+                    "an output that is neither an object nor a list of objects has no counterpart"
+                )
+        if any(dynamic):
+            self.names.notes.append(_OBJECTS)
+        return value
 
     def needs_input(self) -> bool:
         """Return whether the input is read after the work of the state."""
@@ -293,7 +319,7 @@ class StateReader:
         else:
             name = field_name(where) if isinstance(where, str) else ""
             assignments = [{**each, "name": f"{name}.{each['name']}"} for each in caught] if name else []
-            parameters = {"from": f"{{{{ {self.names.input} }}}}", "assignments": assignments}
+            parameters = {"from": self._target(assignments), "assignments": assignments}
         self.draft.add_node(node, "edit", parameters)
         self.draft.add_edge(end.node, node, end.label, is_error=end.is_error)
         for key, value in catcher.items():
@@ -321,43 +347,34 @@ def _read_pass(reader: StateReader) -> Result:
         raise UntranslatableError("variables have no counterpart")
     if reader.names.jsonata:
         if "Output" in state:
-            reader.add("edit", {"from": reader.value("Output")})
+            value = reader.whole(template(state["Output"], reader.names))
+            reader.carried("Output")
+            reader.add("edit", {"from": value})
         else:
             reader.add("noop")
         return reader.leave()
     names = reader.effective()
+    key = ""
     if "Parameters" in state:
-        value = reader.value("Parameters", names)
+        key, value = "Parameters", template(state["Parameters"], names)
     elif "Result" in state:
-        value = template(state["Result"], msgspec.structs.replace(reader.names, jsonata=True))
-        reader.note("carried", "Result", reader.id)
+        key, value = "Result", literal(state["Result"])
     else:
         value = f"{{{{ {names.input} }}}}"
     where = state.get("ResultPath", "$")
-    if "ResultPath" in state:
-        reader.note("carried", "ResultPath", reader.id)
     if where is None or (where == "$" and value == "{{ $json }}"):
         reader.add("noop")
     elif where == "$":
-        if (
-            not isinstance(value, dict)
-            and not (isinstance(value, str) and value.startswith("{{"))
-            and not _objects(value)
-        ):
-            raise UntranslatableError(
-                "a result that is neither an object nor a list of objects has no counterpart"
-            )
-        reader.add("edit", {"from": value})
+        reader.add("edit", {"from": reader.whole(value)})
     else:
-        reader.add(
-            "edit", {"from": "{{ $json }}", "assignments": [{"name": field_name(str(where)), "value": value}]}
-        )
+        assignments = [{"name": field_name(str(where)), "value": value}]
+        reader.add("edit", {"from": "{{ merge($json) }}", "assignments": assignments})
+    if key:
+        reader.carried(key)
+    if "ResultPath" in state:
+        reader.note("carried", "ResultPath", reader.id)
     reader.output_path()
     return reader.leave()
-
-
-def _objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
 
 
 def _read_choice(reader: StateReader) -> Result:
@@ -367,12 +384,13 @@ def _read_choice(reader: StateReader) -> Result:
     names = reader.names if reader.names.jsonata else reader.effective()
     rules = []
     for at, each in enumerate(choices):
-        text, notes = condition_of(each, names)
+        text = condition_of(each, names)
         rules.append({"value": f"{{{{ {text} }}}}", "operator": "==", "compare": True})
+        differences = reader.differences()
+        status: Status = "approximated" if differences else "carried"
         for key in each:
             if key not in ("Next", "Comment", "Assign", "Output"):
-                status: Status = "approximated" if notes else "carried"
-                reader.note(status, f"Choices[{at}].{key}", reader.id, "; ".join(notes))
+                reader.note(status, f"Choices[{at}].{key}", reader.id, "; ".join(differences))
     reader.add("switch", {"rules": rules})
     if reader.state.get("OutputPath", "$") != "$":
         raise UntranslatableError("an output path of a choice has no counterpart")
@@ -420,6 +438,7 @@ def _read_succeed(reader: StateReader) -> Result:
         reader.add("noop")
     else:
         reader.add("edit", {"from": f"{{{{ {text} }}}}"})
+        reader.note("approximated", "InputPath", reader.id, _OBJECTS)
     reader.finish_output("$json") if reader.names.jsonata else reader.output_path()
     return Result([reader.last], [])
 
@@ -427,6 +446,8 @@ def _read_succeed(reader: StateReader) -> Result:
 def _read_fail(reader: StateReader) -> Result:
     state = reader.state
     code = str(state.get("Error") or "States.Failed")
+    if reader.names.jsonata and "{%" in code:
+        raise UntranslatableError("a code that is an expression has no counterpart")
     parameters: dict[str, Any] = {"code": re.sub(r"[^A-Za-z0-9_.-]", "_", code)[:100] or "FAILED"}
     if "Cause" in state:
         parameters["message"] = reader.value("Cause")
@@ -467,7 +488,8 @@ def _read_parallel(reader: StateReader) -> Result:
 def _select_input(reader: StateReader, key: str) -> None:
     if key in reader.state:
         names = reader.names if reader.names.jsonata else reader.effective()
-        reader.add("edit", {"from": template(reader.state[key], names)}, suffix="selected")
+        selected = reader.whole(template(reader.state[key], names))
+        reader.add("edit", {"from": selected}, suffix="selected")
         reader.carried(key, reader.last.node)
     elif not reader.names.jsonata and reader.state.get("InputPath", "$") != "$":
         reader.add("edit", {"from": f"{{{{ {reader.input_text()} }}}}"}, suffix="selected")
@@ -609,7 +631,8 @@ def _select_item(reader: StateReader, split: str) -> None:
             reader.note("carried", "ItemBatcher.BatchInput", split)
         reader.add("edit", {"from": value}, suffix="item")
     elif key:
-        reader.add("edit", {"from": template(state[key], reader.names)}, suffix="item")
+        selected = reader.whole(template(state[key], reader.names))
+        reader.add("edit", {"from": selected}, suffix="item")
         reader.carried(key, reader.last.node)
 
 
