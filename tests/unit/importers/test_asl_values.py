@@ -317,6 +317,33 @@ def test_result_path_on_a_list_fails(payload: Any) -> None:
     assert outcome(imported({"StartAt": "A", "States": {"A": state}}), payload) == FAILS
 
 
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"Type": "Choice", "Choices": [{"Variable": "$.v", "NumericEquals": 4, "Next": "A"}], "Default": "F"},
+        {"Type": "Wait", "Seconds": 0, "Next": "A"},
+    ],
+)
+def test_input_path_of_a_choice_or_wait_gives_its_output(state: dict[str, Any]) -> None:
+    states = {"C": {**state, "InputPath": "$.o.m"}, "A": {"Type": "Pass", "End": True}, "F": {"Type": "Fail"}}
+
+    assert outcome(imported({"StartAt": "C", "States": states}), INPUT) == {"v": 4}
+
+
+def test_item_selector_reads_the_selected_input() -> None:
+    body = {"StartAt": "E", "States": {"E": {"Type": "Pass", "End": True}}}
+    state = {
+        "Type": "Map",
+        "InputPath": "$.o",
+        "ItemsPath": "$.k",
+        "ItemSelector": {"x.$": "$.m.v"},
+        "End": True,
+    }
+    machine = {"StartAt": "A", "States": {"A": {**state, "ItemProcessor": body}}}
+
+    assert outcome(imported(machine), INPUT) == [{"x": 4}] * 3
+
+
 def test_result_that_looks_like_an_expression_is_data() -> None:
     state = {"Type": "Pass", "Result": {"t": "{% 1 + 1 %}"}, "End": True}
 

@@ -381,7 +381,8 @@ def _read_choice(reader: StateReader) -> Result:
     choices = [mapping(each) for each in sequence(reader.state.get("Choices"))]
     if not choices:
         raise UntranslatableError("the choice has no rules")
-    names = reader.names if reader.names.jsonata else reader.effective()
+    _narrow_input(reader)
+    names = reader.names
     rules = []
     for at, each in enumerate(choices):
         text = condition_of(each, names)
@@ -412,8 +413,8 @@ def _read_choice(reader: StateReader) -> Result:
 
 
 def _read_wait(reader: StateReader) -> Result:
-    state = reader.state
-    names = reader.names if reader.names.jsonata else reader.effective()
+    _narrow_input(reader)
+    state, names = reader.state, reader.names
     if "Seconds" in state:
         parameters = {"amount": reader.value("Seconds")}
     elif "SecondsPath" in state:
@@ -483,6 +484,16 @@ def _read_parallel(reader: StateReader) -> Result:
     reader.last = End(reader.id)
     reader.finish_output(f"${reader.id}")
     return reader.leave()
+
+
+def _narrow_input(reader: StateReader) -> None:
+    """Add a node that gives the part of the input that is also the output of the state."""
+    if reader.names.jsonata or reader.state.get("InputPath", "$") == "$":
+        reader.carried("InputPath")
+        return
+    reader.add("edit", {"from": f"{{{{ {reader.input_text()} }}}}"}, suffix="selected")
+    reader.note("approximated", "InputPath", reader.last.node, _OBJECTS)
+    reader.state = {key: each for key, each in reader.state.items() if key != "InputPath"}
 
 
 def _select_input(reader: StateReader, key: str) -> None:
@@ -627,11 +638,13 @@ def _select_item(reader: StateReader, split: str) -> None:
             raise UntranslatableError("selecting fields of the items of a batch has no counterpart")
         value: dict[str, Any] = {"Items": "{{ $item }}"}
         if "BatchInput" in batch:
-            value["BatchInput"] = template(batch["BatchInput"], reader.names)
+            names = reader.names if reader.names.jsonata else reader.effective()
+            value["BatchInput"] = template(batch["BatchInput"], names)
             reader.note("carried", "ItemBatcher.BatchInput", split)
         reader.add("edit", {"from": value}, suffix="item")
     elif key:
-        selected = reader.whole(template(state[key], reader.names))
+        names = reader.names if reader.names.jsonata else reader.effective()
+        selected = reader.whole(template(state[key], names))
         reader.add("edit", {"from": selected}, suffix="item")
         reader.carried(key, reader.last.node)
 
