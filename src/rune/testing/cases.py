@@ -28,6 +28,7 @@ from rune.core.limits import LIMITS
 from rune.documents.loader import locate
 from rune.documents.yaml import decode_yaml
 from rune.errors import InvalidDocumentError, RuneError
+from rune.nodes.registry import full_registry
 from rune.testing.engine import EmbeddedEngine, Run
 from rune.testing.expectations import Expectation, matches
 from rune.testing.mocks import Mock, Mocks, milliseconds
@@ -319,6 +320,7 @@ def run_case(case: Case, folder: Path, *, nodes: Sequence[str] = ()) -> CaseResu
         mocks = case.make_mocks()
         with EmbeddedEngine(Path(home), mocks, nodes=(*nodes, *case.nodes)) as engine:
             try:
+                _check_types(case, nodes)
                 _Steps(case, engine, folder).run()
             except CaseFailure as failure:
                 deviations = failure.deviations
@@ -327,6 +329,14 @@ def run_case(case: Case, folder: Path, *, nodes: Sequence[str] = ()) -> CaseResu
             except (AssertionError, RuneError, OSError, KeyError, TypeError, ValueError) as error:
                 deviations = (str(error) or type(error).__name__,)
     return CaseResult(case, deviations, time.perf_counter() - began)
+
+
+def _check_types(case: Case, nodes: Sequence[str]) -> None:
+    """Refuse a mock of a node type that does not exist: it would have no effect."""
+    if case.mock_types:
+        known = full_registry((*nodes, *case.nodes)).catalogue
+        unknown = sorted(case.mock_types.keys() - known.keys())
+        _fail([f"no node type is called `{each}`: {did_you_mean(each, known)}" for each in unknown])
 
 
 class _Steps:

@@ -127,6 +127,13 @@ def test_mock_of_an_unknown_node_fails_the_test(tmp_path: Path) -> None:
     assert found == "no workflow has a node `aks` to mock: did you mean `ask`?"
 
 
+def test_mock_of_an_unknown_type_fails_the_test(tmp_path: Path) -> None:
+    mock_types = {"htpp": ANSWER}
+    found = deviations(tmp_path, mocks={"ask": ANSWER}, mock_types=mock_types, expect={"status": "completed"})
+
+    assert found == "no node type is called `htpp`: did you mean `http`?"
+
+
 def test_mocks_by_type_fail_take_time_and_return(tmp_path: Path) -> None:
     document = msgspec.convert(msgspec.to_builtins(FLOW), dict[str, Any])
     document["nodes"][1] |= {"timeout": 60, "retry": {"max_attempts": 3}}
