@@ -330,6 +330,15 @@ def test_input_path_of_a_choice_or_wait_gives_its_output(state: dict[str, Any]) 
     assert outcome(imported({"StartAt": "C", "States": states}), INPUT) == {"v": 4}
 
 
+@pytest.mark.parametrize("payload", [{"v": 1}, [1]])
+def test_wait_at_the_end_gives_its_input(payload: Any) -> None:
+    found = imported({"StartAt": "A", "States": {"A": {"Type": "Wait", "Seconds": 0, "End": True}}})
+
+    result, _ = run_mocked(found.document, payload, {}, {})
+
+    assert list(result["output"].values()) == [payload]
+
+
 def test_item_selector_reads_the_selected_input() -> None:
     body = {"StartAt": "E", "States": {"E": {"Type": "Pass", "End": True}}}
     state = {

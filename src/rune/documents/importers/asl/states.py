@@ -430,6 +430,8 @@ def _read_wait(reader: StateReader) -> Result:
         raise UntranslatableError("the state waits for nothing")
     reader.add("wait", parameters)
     reader.finish_output("$json") if reader.names.jsonata else reader.output_path()
+    if "Next" not in state and reader.last.node == reader.id:
+        reader.add("noop", suffix="output")  # a wait ends with its time, not with its input
     return reader.leave()
 
 
