@@ -50,6 +50,8 @@ _TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?(Z|[
 _TIMES = "a time that does not exist, or has more than six decimals, fails here"
 _EXISTING = "whether the time exists is not checked"
 _BOOLEANS = "a condition that is not true or false counts as false here; there it fails"
+_STRUCTURES = "a list or an object is written into texts as JSON here, there as `[1, 2]` and `{a=1}`"
+_IDS = "the id and the name of the execution are its id in Rune, not an ARN"
 _HALVES = "a half is rounded to the even number here, which may differ"
 _FROM_END = "a negative index counts from the end here; there it fails"
 _TEXTS_ONLY = "data that is not a text fails here"
@@ -70,6 +72,7 @@ def path_text(path: str, names: Names, *, tested: bool = False) -> str:
     nowhere."""
     for prefix, text in _CONTEXT.items():
         if path == prefix or path.startswith((f"{prefix}.", f"{prefix}[")):
+            _note_id(text, names)
             return _steps(text, path[len(prefix) :], path, tested)
     if path == "$$.State.Name":
         return quoted(names.state)
@@ -78,6 +81,11 @@ def path_text(path: str, names: Names, *, tested: bool = False) -> str:
     if not path.startswith("$"):
         raise UntranslatableError(f"`{path[:80]}` is not a path")
     return _steps(names.input, path[1:], path, tested)
+
+
+def _note_id(text: str, names: Names) -> None:
+    if text == "$execution.id":
+        names.notes.append(_IDS)
 
 
 def _steps(base: str, rest: str, path: str, tested: bool) -> str:
@@ -239,6 +247,8 @@ def _format(arguments: list[Argument], names: Names) -> str:
         raise UntranslatableError("`States.Format` has another number of arguments than `{}`")
     found = [quoted(pieces[0])] if pieces[0] else []
     for piece, argument in zip(pieces[1:], arguments[1:], strict=True):
+        if argument.kind in ("", "list", "object"):
+            names.notes.append(_STRUCTURES)
         written = _written(argument)
         found += [written, *([quoted(piece)] if piece else [])]
     return " + ".join(found) or '""'
@@ -391,7 +401,8 @@ class _JsonataScope:
             for size in (4, 3):
                 prefix = ".".join(path.split(".")[:size])
                 if prefix in _CONTEXT:
-                    return _CONTEXT[prefix], size
+                    _note_id(_CONTEXT[prefix], self._names)
+                    return _CONTEXT[prefix], len(prefix.split("."))
             if path == "$$.State.Name":
                 return quoted(self._names.state), 3
         raise UntranslatableError(f"`$states.{first}` has no counterpart here")
