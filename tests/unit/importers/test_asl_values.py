@@ -374,6 +374,15 @@ def test_report_is_free_of_remarks_where_nothing_differs() -> None:
     assert [each for each in agreeing if remarks(imported(passing(each)))] == []
 
 
+def test_field_of_a_response_has_no_remark() -> None:
+    arguments = {"ApiEndpoint": "https://api.example/", "Method": "GET"}
+    output = {"code": "{% $states.result.StatusCode %}"}
+    state = {"Type": "Task", "Resource": "arn:aws:states:::http:invoke", "Arguments": arguments, "End": True}
+    machine = {"QueryLanguage": "JSONata", "StartAt": "A", "States": {"A": {**state, "Output": output}}}
+
+    assert remarks(imported(machine)) == []
+
+
 def test_output_that_may_be_neither_object_nor_list_is_approximated() -> None:
     state = {"Type": "Pass", "Output": "{% 1 + 1 %}", "End": True}
     machine = {"QueryLanguage": "JSONata", "StartAt": "A", "States": {"A": state}}
@@ -461,8 +470,8 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 class Input:
     """`$states.input` is the start payload."""
 
-    def resolve(self, steps: list[str]) -> tuple[str, int]:
-        return "$trigger", 1
+    def resolve(self, steps: list[str]) -> tuple[str, int, str]:
+        return "$trigger", 1, ""
 
 
 def value_of(expression: str, payload: Any) -> Any:

@@ -67,8 +67,9 @@ class Value(msgspec.Struct, frozen=True):
 class Scope(Protocol):
     """What `$states` refers to."""
 
-    def resolve(self, steps: list[str]) -> tuple[str, int]:
-        """Return the reference that a path from `$states` begins with, and how many steps it takes."""
+    def resolve(self, steps: list[str]) -> tuple[str, int, str]:
+        """Return the reference that a path from `$states` begins with, how many steps it takes, and the kind of its
+        value."""
 
 
 class Translation(msgspec.Struct, frozen=True):
@@ -275,9 +276,9 @@ class _Parser:
         while self._tokens[at] == ("mark", ".") and self._tokens[at + 1][0] == "name":
             steps.append(self._tokens[at + 1][1])
             at += 2
-        text, taken = self._scope.resolve(steps)
+        text, taken, kind = self._scope.resolve(steps)
         self._at += 2 * taken
-        return Value(text, plain=True)
+        return Value(text, kind=kind, plain=True)
 
     def _field(self, base: Value) -> Value:
         kind, value = self._tokens[self._at]

@@ -62,6 +62,7 @@ class Names(msgspec.Struct, frozen=True):
 
     input: str = "$json"
     result: str = ""
+    is_shaped: bool = False  # whether the result is an object of known fields
     state: str = ""
     jsonata: bool = False
     notes: list[str] = msgspec.field(default_factory=list)  # what differs at run time
@@ -390,21 +391,21 @@ class _JsonataScope:
     def __init__(self, names: Names) -> None:
         self._names = names
 
-    def resolve(self, steps: list[str]) -> tuple[str, int]:
+    def resolve(self, steps: list[str]) -> tuple[str, int, str]:
         first = steps[0] if steps else ""
         if first == "input":
-            return self._names.input, 1
+            return self._names.input, 1, ""
         if first == "result" and self._names.result:
-            return self._names.result, 1
+            return self._names.result, 1, "object" if self._names.is_shaped else ""
         if first == "context":
             path = "$$" + "".join(f".{each}" for each in steps[1:4])
             for size in (4, 3):
                 prefix = ".".join(path.split(".")[:size])
                 if prefix in _CONTEXT:
                     _note_id(_CONTEXT[prefix], self._names)
-                    return _CONTEXT[prefix], len(prefix.split("."))
+                    return _CONTEXT[prefix], len(prefix.split(".")), ""
             if path == "$$.State.Name":
-                return quoted(self._names.state), 3
+                return quoted(self._names.state), 3, "text"
         raise UntranslatableError(f"`$states.{first}` has no counterpart here")
 
 

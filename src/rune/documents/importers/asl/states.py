@@ -149,7 +149,7 @@ class StateReader:
         """Add what makes the output of the state from its result: selector, result path, output path."""
         if "Assign" in self.state:
             raise UntranslatableError("variables have no counterpart")
-        names = msgspec.structs.replace(self.names, result=result)
+        names = msgspec.structs.replace(self.names, result=result, is_shaped=self._is_shaped(result))
         if self.names.jsonata:
             if "Output" in self.state:
                 self._replace(template(self.state["Output"], names), "output")
@@ -161,6 +161,13 @@ class StateReader:
             self.carried("ResultSelector", self.last.node)
         self._place_result(result)
         self.output_path()
+
+    def _is_shaped(self, result: str) -> bool:
+        """Return whether a node builds the result as an object."""
+        node = result.removeprefix("$")
+        if not self.draft.has(node):
+            return False
+        return bool(self.draft.node(node).get("parameters", {}).get("mode") == "keep_only")
 
     def _place_result(self, result: str) -> None:
         where = self.state.get("ResultPath", "$")
