@@ -18,7 +18,10 @@ from rune.testing.harness import harness
 
 
 class Mocks:
-    """What mocked nodes return, by node id, and the parameters that they were called with."""
+    """What mocked nodes return, by node id, and the parameters that they were called with.
+
+    What a node returns is a value, a list of values for its calls, or a function of the parameters of a call.
+    """
 
     def __init__(self, results: Mapping[str, Any]) -> None:
         self._results = results
@@ -34,6 +37,8 @@ class Mocks:
         result = self._results.get(call.node)
         if isinstance(result, list):
             result = result[min(len(self.calls[call.node]), len(result)) - 1]
+        if callable(result):
+            result = result(parameters)
         if isinstance(result, dict) and result.keys() == {"fails"}:
             return Failure(Error(result["fails"], "mocked failure"))
         if result is None:

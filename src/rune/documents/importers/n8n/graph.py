@@ -19,6 +19,7 @@ from rune.core.definition.strict_json import join
 from rune.core.limits import LIMITS
 from rune.documents.importers.draft import Draft, Import, Recorder, Report, is_empty, slug
 from rune.documents.importers.javascript import UntranslatableError
+from rune.documents.importers.n8n.listed import nodes_read, reads_input
 from rune.documents.importers.n8n.nodes import read_step
 from rune.documents.importers.n8n.reader import LIST_TYPES, TRIGGER_TYPES, Flow, Output, StepReader, read_pins
 from rune.errors import LimitExceededError
@@ -99,6 +100,7 @@ class Links:
 
 PREFIX = "n8n-nodes-base."
 _LOOP = "splitInBatches"
+_RESPOND = "respondToWebhook"
 _ROUTERS = ("if", "switch", "filter")
 _TOP = (
     "id",
@@ -150,6 +152,7 @@ class Region(msgspec.Struct):
     items: str  # the expression of the list
     parent: Region | None
     is_loop: bool = False
+    batch: int = 1  # how many items n8n passes through a loop at once
     flow: Flow | None = None  # of the collected list, once it is known
     leaves_at_once: bool | None = None  # once it is known
 
@@ -171,6 +174,7 @@ class N8nImporter:
         self.regions: dict[str, Region] = {}
         self.links = Links()
         self.loops: dict[str, tuple[Region, int]] = {}  # the body of a loop, and the output that leads to it
+        self.results: dict[str, Region] = {}  # regions by the expression of their collected results
         self._gaps: list[tuple[Link, str]] = []  # connections back to an earlier node, and what replaces them
         self._edges: dict[tuple[str, str, str | None, bool], str] = {}
         self._error_edges: dict[str, dict[str, Any]] = {}
@@ -325,6 +329,7 @@ class N8nImporter:
             raise LimitExceededError("loops of the document", _MAX_LOOPS)
         for name in loops:
             self._find_loop(name)
+        self._nest_loops()
         back = {id(link) for link in self.links.all if self.is_back(link)}
         order: list[str] = []
         state: dict[str, int] = {}
@@ -386,9 +391,15 @@ class N8nImporter:
         body -= self.links.reachable([each.dst for each in links if each.output != output], name)
         split = self.ids[name]
         region = Region(body, split, self.draft.new_id(f"{split}_done"), "", None, is_loop=True)
-        for each in body:
-            self.regions.setdefault(each, region)
         self.loops[name] = (region, output)
+
+    def _nest_loops(self) -> None:
+        """Assign each node, and each loop, to the smallest loop around it."""
+        for region, _ in sorted(self.loops.values(), key=lambda each: len(each[0].members)):
+            for each in region.members:
+                self.regions.setdefault(each, region)
+        for name, (region, _) in self.loops.items():
+            region.parent = self.regions.get(name)
 
     def is_back(self, link: Link) -> bool:
         """Return whether a link leads from the body of a loop back to the loop."""
@@ -401,7 +412,7 @@ class N8nImporter:
         arrived: Counter[str] = Counter()
         while waiting:
             for link in self.links.out(waiting.pop()):
-                if link.dst in members or not self._runs_per_item(link.dst):
+                if link.dst in members or not self._continues(link):
                     continue
                 arrived[link.dst] += 1
                 inside = parent is None or link.dst in parent.members
@@ -423,36 +434,88 @@ class N8nImporter:
 
     def _runs_per_item(self, name: str) -> bool:
         kind = kind_of(self.nodes[name])
-        return kind not in LIST_TYPES and kind != _LOOP and not is_trigger(self.nodes[name])
+        return kind not in LIST_TYPES and kind not in (_LOOP, _RESPOND) and not is_trigger(self.nodes[name])
+
+    def _continues(self, link: Link) -> bool:
+        """Return whether a chain that runs per item goes on along a link; it ends where all items are needed."""
+        node = self.nodes[link.dst]
+        if not self._runs_per_item(link.dst) or node.get("executeOnce") or link.src in self._read_as_list:
+            return False
+        gives_items = kind_of(self.nodes[link.src]) == "httpRequest" and kind_of(node) == "filter"
+        return not gives_items and not reads_input(node.get("parameters"))
 
     def collected(self, region: Region) -> Flow:
         """Return the flow of the results of a region; its aggregator is added on the first call."""
         if region.flow is not None:
             return region.flow
-        outs = [
-            self.outputs[name][output]
-            for name, output in self._exits(region)
-            if output < len(self.outputs.get(name, ()))
-        ]
-        if outs and any(each.flow.text != f"${each.node}" for each in outs):
+        outs = self._outputs_of(region, self._exits(region))
+        # An exit with several items for one item makes a list of every result; the lists are joined behind.
+        many = any(each.flow.many for each in outs)
+        texts = [each.flow.list_text if many else each.flow.text for each in outs]
+        if any(text != f"${each.node}" for text, each in zip(texts, outs, strict=True)):
             collector = self.draft.new_id(f"{region.aggregator}_item")
-            text = " ?? ".join(dict.fromkeys(each.flow.text for each in outs))
+            text = " ?? ".join(dict.fromkeys(texts))
             self.draft.add_node(collector, "edit", {"from": f"{{{{ {text} }}}}"}, error={"type": "halt"})
             for each in outs:
                 self._edge_once(each.node, collector, each.label, is_error=each.is_error)
-            outs = [Output(collector, Flow(False, f"${collector}"))]
+            outs = [Output(collector, Flow(many, f"${collector}"))]
         # A leaf that ends the chain of an item is collected as it is.
         leaves = [each for each in self.outputs if each in region.members and not self.links.out(each)]
-        ends = outs or [each for name in leaves for each in self.outputs[name][:1]]
+        ends = outs or self._outputs_of(region, [(each, 0) for each in leaves])
         self.draft.add_node(region.aggregator, "aggregator", {"timeout": 0})
         for each in ends:
             self._edge_once(each.node, region.aggregator, each.label, is_error=each.is_error)
         if not ends:
             self.draft.add_edge(region.split, region.aggregator)
         loses = any(kind_of(self.nodes[each]) in _ROUTERS for each in region.members)
-        listed = f"${region.aggregator}"
+        listed = f"flatten(${region.aggregator})" if many else f"${region.aggregator}"
         region.flow = Flow(True, f"[each for each in {listed} if each != null]" if loses else listed)
+        self.results[region.flow.text] = region
         return region.flow
+
+    def _outputs_of(self, region: Region, places: list[tuple[str, int]]) -> list[Output]:
+        """Return the outputs at places of a region; those of a region inside of it are its collected results."""
+        found: dict[tuple[str, str | None, str], Output] = {}
+        for name, output in places:
+            inner = self._outermost(name, region)
+            if inner is not None:
+                each = Output(inner.aggregator, self.collected(inner))
+            elif output < len(self.outputs.get(name, ())):
+                each = self.outputs[name][output]
+            else:
+                continue
+            found[each.node, each.label, each.flow.text] = each
+        return list(found.values())
+
+    def _outermost(self, name: str, own: Region | None) -> Region | None:
+        """Return the outermost region that what a node gives leaves on its way to a region; None if there is none."""
+        region = self.loops[name][0] if name in self.loops else self.regions.get(name)
+        if region is None or _encloses(region, own):
+            return None
+        while region.parent is not None and not _encloses(region.parent, own):
+            region = region.parent
+        return region
+
+    def given_by(self, name: str) -> Flow:
+        """Return the list of what a node inside of a region gives over all items, for a node outside of it."""
+        region = self.regions[name]
+        if self._exits(region) != [(name, 0)]:
+            raise UntranslatableError(
+                f"only the last node of a chain is collected, and `{name}` is not the only last one"
+            )
+        return self.collected(region)
+
+    def is_thinned(self, region: Region, name: str) -> bool:
+        """Return whether a node of a region comes behind one that passes on only some items."""
+        routers = [each for each in region.members if each != name and kind_of(self.nodes[each]) in _ROUTERS]
+        return any(name in self.links.reachable([each]) for each in routers)
+
+    def is_even(self, region: Region) -> bool:
+        """Return whether a region gives one result for each of its items, in their order."""
+        return self.collected(region).text == f"${region.aggregator}" and not any(
+            self.nodes[each].get("onError") or self.nodes[each].get("continueOnFail")
+            for each in region.members
+        )
 
     def _exits(self, region: Region) -> list[tuple[str, int]]:
         """Return the outputs by which items leave a region."""
@@ -492,14 +555,14 @@ class N8nImporter:
         return Flow(False, f"({' ?? '.join(texts)})")
 
     def _flow_along(self, link: Link, name: str) -> Flow:
-        region, own = self.regions.get(link.src), self.regions.get(name)
-        if link.src in self.loops:
-            body, output = self.loops[link.src]
-            return Flow(False, "$item") if link.output == output else self.collected(body)
-        if region is not None and region is not own and not _encloses(region, own):
-            if not self._leaves_at_once(region):
+        own = self.regions.get(name)
+        if link.src in self.loops and link.output == self.loops[link.src][1]:
+            return Flow(False, "$item")
+        outermost = self._outermost(link.src, own)
+        if outermost is not None:
+            if link.src not in self.loops and not self._leaves_at_once(outermost):
                 raise UntranslatableError("items arrive from several places of a chain that runs per item")
-            return self.collected(region)
+            return self.collected(outermost)
         outputs = self.outputs.get(link.src, [])
         return outputs[link.output].flow if link.output < len(outputs) else Flow(False, "$trigger")
 
@@ -511,14 +574,14 @@ class N8nImporter:
         except UntranslatableError as error:
             self._add_gap(name, error.message, Flow(False, "$trigger"))
             return
+        if flow.many and node.get("executeOnce"):
+            flow = Flow(True, f"({flow.list_text})[:1]")
         if (
             flow.many
             and self._runs_per_item(name)
             and kind_of(node) != "filter"
             and (region is None or region.is_loop)
         ):
-            if node.get("executeOnce"):
-                flow = Flow(True, f"({flow.list_text})[:1]")
             region = self._open_region(name, flow)
             self.entries[name] = region.split
             self.draft.add_edge(region.split, node_id)
@@ -588,19 +651,18 @@ class N8nImporter:
 
     def _connect(self, link: Link) -> None:
         loops = self.loops
-        region, other = self.regions.get(link.src), self.regions.get(link.dst)
+        other = self.regions.get(link.dst)
         if self.is_back(link):
             self.record.carried(
                 link.path, self.draft.place(loops[link.dst][0].aggregator), "the end of the loop's body"
             )
             return
         entry = self.entries[link.dst]
-        if link.src in loops:
-            body, output = loops[link.src]
-            src = body.split if link.output == output else body.aggregator
-            place = self.draft.add_edge(src, entry)
-        elif region is not None and region is not other and not _encloses(region, other):
-            place = self._edge_once(region.aggregator, entry)
+        outermost = self._outermost(link.src, other)
+        if link.src in loops and link.output == loops[link.src][1]:
+            place = self.draft.add_edge(loops[link.src][0].split, entry)
+        elif outermost is not None:
+            place = self._edge_once(outermost.aggregator, entry)
         else:
             outputs = self.outputs[link.src]
             if link.output >= len(outputs):
@@ -655,6 +717,10 @@ class N8nImporter:
             known = len(arriving) > 1 and not self.links.exclusive(arriving, self._routers, self._triggers)
             self._joint[dst, input] = known
         return known
+
+    @cached_property
+    def _read_as_list(self) -> set[str]:
+        return {name for each in self.nodes.values() for name in nodes_read(each.get("parameters"))}
 
     @cached_property
     def _routers(self) -> list[str]:

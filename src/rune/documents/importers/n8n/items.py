@@ -295,8 +295,12 @@ def read_stop(step: StepReader) -> list[Output]:
 
 def read_respond(step: StepReader) -> list[Output]:
     wanted = step.at("respondWith") or "firstIncomingItem"
+    arriving = step.flow
+    # The node responds once; what it reads of an item is read of the first.
+    step.flow = Flow(False, f"({arriving.text})[0]") if arriving.many else arriving
     if wanted in ("firstIncomingItem", "allIncomingItems"):
-        value: Any = f"{{{{ {step.flow.text} }}}}"
+        text = step.flow.text if wanted == "firstIncomingItem" else arriving.list_text
+        value: Any = f"{{{{ {text} }}}}"
         step.carried("respondWith", "parameters.value")
     elif wanted in ("json", "text"):
         body, notes = step.template(parsed_json(step.at("responseBody")))
@@ -320,7 +324,7 @@ def read_respond(step: StepReader) -> list[Output]:
         step.carried("options.responseCode", "")
     step.note("approximated", "", "type", "the caller gets the result of the execution when it has ended")
     step.add("output", {"value": value})
-    return step.same()
+    return [Output(step.id, arriving)]
 
 
 def conditions_of(given: Mapping[str, Any], operand: Operand, *, former: bool) -> Translation:
@@ -383,7 +387,10 @@ def _compare(
     if operation == "exists":
         return f"{_side(subject)} != null"
     if operation == "empty":
-        return f"not {_side(subject)}"
+        # A number or boolean is empty if there is none; 0 and false are values.
+        return (
+            f"not {_side(subject)}" if kind in ("string", "array", "object") else f"{_side(subject)} == null"
+        )
     if operation in ("true", "false"):
         return f"{_side(subject)} == {operation}"
     value = operand(right)
@@ -425,6 +432,8 @@ def _side(text: str) -> str:
 
 
 _MAX_INPUTS = 100
+_CASE = "n8n sorts texts without regard to case; here capital letters come before small ones"
+_DEEP = "n8n merges objects that have the same name in both items; here that of the second item replaces the first"
 
 
 def read_sort(step: StepReader) -> list[Output]:
@@ -445,6 +454,7 @@ def read_sort(step: StepReader) -> list[Output]:
             step.carried(f"sortFieldsUi.sortField[{at}].{key}", f"parameters.rules[{at}]")
     if not rules or not all(each["field"] for each in rules):
         raise UntranslatableError("the sort names no field")
+    step.note("approximated", "", "type", _CASE)
     step.add("sort", {"input_array": f"{{{{ {step.flow.list_text} }}}}", "rules": rules})
     return step.out(f"${step.id}.items", many=True)
 
@@ -455,8 +465,9 @@ def read_limit(step: StepReader) -> list[Output]:
     step.carried("keep", "parameters.input_array")
     items = step.flow.list_text
     if step.at("keep") == "lastItems":
-        size = count if isinstance(count, int) else 1
-        items = f"({items})[-{size}:]"
+        if not isinstance(count, int):
+            raise UntranslatableError("a number of last items that is an expression has no counterpart")
+        items = f"({items})[-{count}:]"
     step.add("limit", {"input_array": f"{{{{ {items} }}}}", "count": count})
     return step.out(f"${step.id}.items", many=True)
 
@@ -469,26 +480,32 @@ def read_split_out(step: StepReader) -> list[Output]:
     field = step.at("fieldToSplitOut")
     if not isinstance(field, str) or "," in field or field.startswith("="):
         raise UntranslatableError("splitting out several fields has no counterpart")
-    field = field.strip()
-    name = step.at("options.destinationFieldName") or field.rpartition(".")[2]
+    field = field.strip().removeprefix("$json.")
+    destination = step.at("options.destinationFieldName")
     include = step.at("include") or "noOtherFields"
     if include not in ("noOtherFields", "allOtherFields"):
         raise UntranslatableError(f"splitting out with `{include}` has no counterpart")
     for key in ("fieldToSplitOut", "include", "options.destinationFieldName"):
         step.carried(key, "parameters.assignments")
-    value = _keys(field, "each")
-    wrapped = f"{{{quoted(name)}: part}}"
+    given = _keys(field, "each")
+    value = f'(values({given}) if type({given}) == "object" else {given})'
+    wrapped = f"{{{quoted(destination or field)}: part}}"
     if include == "allOtherFields":
-        made = f"merge(each, {wrapped})"
+        made = f"merge({_without(field) if destination else 'each'}, {wrapped})"
+        if "." in field:
+            raise UntranslatableError(
+                "splitting out a field of an object with all other fields has no counterpart"
+            )
     else:
-        made = (
-            wrapped
-            if step.at("options.destinationFieldName")
-            else f'part if type(part) == "object" else {wrapped}'
-        )
+        made = wrapped if destination else f'part if type(part) == "object" else {wrapped}'
     text = f"[{made} for each in {step.flow.list_text} for part in {value}]"
     step.add("edit", {"mode": "keep_only", "assignments": [{"name": "items", "value": f"{{{{ {text} }}}}"}]})
     return step.out(f"${step.id}.items", many=True)
+
+
+def _without(field: str) -> str:
+    """Return the expression of an item without one of its fields."""
+    return f"{{key: value for key, value in items(each) if key != {quoted(field)}}}"
 
 
 def read_aggregate(step: StepReader) -> list[Output]:
@@ -507,10 +524,10 @@ def read_aggregate(step: StepReader) -> list[Output]:
         for at, each in enumerate(listed if isinstance(listed, list) else []):
             base = f"fieldsToAggregate.fieldToAggregate[{at}]"
             field = str(each.get("fieldToAggregate") if isinstance(each, dict) else "")
-            renamed = isinstance(each, dict) and each.get("renameField")
-            name = str(each.get("outputFieldName")) if renamed else field.rpartition(".")[2]
-            # Items without the field are left out, as in n8n.
-            text = f"[{_keys(field, 'each')} for each in {items} if exists({_keys(field, 'each')})]"
+            wanted = each.get("outputFieldName") if isinstance(each, dict) else None
+            name = str(wanted or field.rpartition(".")[2])
+            # Items without the field, or with null, are left out, as in n8n.
+            text = f"[{_keys(field, 'each')} for each in {items} if ({_keys(field, 'each')} ?? null) != null]"
             assignments.append({"name": name, "value": f"{{{{ {text} }}}}"})
             for key in ("fieldToAggregate", "renameField", "outputFieldName"):
                 step.carried(f"{base}.{key}", f"parameters.assignments[{at}]")
@@ -572,6 +589,7 @@ def read_merge(step: StepReader) -> list[Output]:
 
 def _combined(step: StepReader, kind: str, flows: list[Flow]) -> list[Output]:
     one, two = flows
+    step.note("approximated", "", "parameters", _DEEP)
     if kind in ("combineByPosition", "mergeByPosition"):
         if not one.many and not two.many:
             step.add("edit", {"from": f"{{{{ merge({one.text}, {two.text}) }}}}"})
@@ -599,7 +617,7 @@ def read_loop(step: StepReader) -> list[Output]:
     region, _ = importer.loops[step.name]
     size = step.at("batchSize")
     size = size if isinstance(size, int) and size > 0 else (1 if step.version >= 2 else 10)
-    region.items = step.flow.list_text
+    region.items, region.batch = step.flow.list_text, size
     step.add("split", {"input_array": f"{{{{ {step.flow.list_text} }}}}", "max_in_flight": min(size, 10_000)})
     if size > 1:
         step.note(

@@ -223,10 +223,13 @@ def read_workflow(step: StepReader) -> list[Output]:
     wanted = (given.get("cachedResultName") or given.get("value")) if isinstance(given, dict) else given
     if step.at("source") not in (None, "database") or not isinstance(wanted, str):
         raise UntranslatableError("only workflows that are stored can be called")
-    if step.at("mode") == "each" or step.at("mode") is None:
+    if step.at("mode") == "each" or step.region is None:
         step.carried("mode", "type")
     else:
-        step.note("approximated", "mode", "type", "the workflow is called with one item")
+        key = "mode" if step.at("mode") is not None else ""
+        step.note(
+            "approximated", key, "type", "n8n calls the workflow once with all items; here once with each"
+        )
     child = slug(wanted, fallback="workflow").replace("_", "-").lower()
     parameters: dict[str, Any] = {"workflow": child, "input": f"{{{{ {step.flow.text} }}}}"}
     step.note(

@@ -51,12 +51,12 @@ class Flow(msgspec.Struct, frozen=True):
 class N8nScope:
     """The names that are visible to the expressions of one node."""
 
-    def __init__(
-        self, importer: N8nImporter, flow: Flow, region: Region | None, *, element: bool = False
-    ) -> None:
-        self._importer = importer
-        self._flow = Flow(False, "$item") if element else flow
-        self._region = region
+    def __init__(self, step: StepReader, *, element: bool = False) -> None:
+        self._importer = step.importer
+        self._name = step.name
+        self._arriving = step.flow
+        self._flow = Flow(False, "$item") if element else step.flow
+        self._region = step.region
         self._element = element
 
     def resolve(self, base: Any, steps: tuple[Step, ...]) -> tuple[Value, int] | None:
@@ -69,7 +69,8 @@ class N8nScope:
         if name == "$json":
             return self._item(self._flow, "$json"), 0
         if name == "$input":
-            return self._of(self._flow, steps, 0, "$input")
+            arriving = self._input() if _reads_list(steps, 0) else self._flow
+            return self._of(arriving, steps, 0, "$input")
         if name == "$" and steps and steps[0].kind == "call":
             return self._of_node(_argument(steps[0]), steps, 1)
         if name == "$node" and steps:
@@ -90,7 +91,7 @@ class N8nScope:
             found = self._importer.title if first == "name" else self._importer.source.get(first)
             return Value(quoted(found)), 1
         if name in {"$itemIndex", "$position"}:
-            return Value("$index" if self._region is not None or self._element else "0", kind="number"), 0
+            return self._index(), 0
         if name.startswith("$"):
             raise UntranslatableError(f"`{name}` has no counterpart")
         return None
@@ -103,8 +104,12 @@ class N8nScope:
             return Value(f"exists(${importer.ids[name]})", kind="boolean"), at + 1
         if name in importer.loops:
             body = importer.loops[name][0]
-            flow = Flow(False, "$item") if _is_within(self._region, body) else importer.collected(body)
-            return self._of(flow, steps, at, name)
+            flow = (
+                self._current(body, Flow(False, "$item"))
+                if _is_within(self._region, body)
+                else importer.collected(body)
+            )
+            return self._of(self._one_of(body, flow, steps, at), steps, at, name)
         if name not in importer.outputs:
             raise UntranslatableError(f"`{name}` does not run before this node")
         flow = (
@@ -114,12 +119,62 @@ class N8nScope:
         )
         region = importer.regions.get(name)
         if region is not None and not _is_within(self._region, region):
-            flow = importer.collected(region)
+            if region.is_loop and _reads_list(steps, at):
+                raise UntranslatableError(
+                    f"the items of the last pass of a loop through `{name}` are not known behind it"
+                )
+            flow = importer.given_by(name)
+        elif region is not None:
+            flow = self._one_of(region, self._current(region, flow), steps, at)
         return self._of(flow, steps, at, name)
+
+    def _current(self, region: Region, flow: Flow) -> Flow:
+        """Return a flow of a region around this node, if its item is not hidden by the item of an inner list."""
+        if (region is not self._region or self._element) and _ITEM.search(flow.text):
+            raise UntranslatableError("the item of an outer list has no name inside of an inner list")
+        return flow
+
+    def _one_of(self, region: Region, flow: Flow, steps: tuple[Step, ...], at: int) -> Flow:
+        """Return a flow of a region around this node; refused if the items of several passes are read as a list."""
+        if (
+            _reads_list(steps, at)
+            and _is_within(self._region, region)
+            and not (region.is_loop and region.batch == 1)
+        ):
+            raise UntranslatableError(
+                "a chain that runs per item has one item at a time, not the list of all"
+            )
+        return flow
+
+    def _input(self) -> Flow:
+        """Return all items that arrive at this node."""
+        region = self._region
+        if self._element or region is None:
+            return self._arriving
+        if not region.is_loop and self._importer.entries.get(self._name, region.split) == region.split:
+            if region.parent is not None and _ITEM.search(region.items):
+                raise UntranslatableError("the item of an outer list has no name inside of an inner list")
+            return Flow(True, region.items)
+        return self._one_of(region, self._arriving, _ALL, 0)
+
+    def _index(self) -> Value:
+        """Return the position of the item among those that arrive at this node."""
+        region = self._region
+        if self._element or region is None:
+            return Value("$index" if self._element else "0", kind="number")
+        if region.is_loop and region.batch == 1:
+            return Value("0", kind="number")
+        if region.is_loop or self._importer.is_thinned(region, self._name):
+            raise UntranslatableError(
+                "the position of an item behind a node that passes on only some is not known"
+            )
+        return Value("$index", kind="number")
 
     def _of(self, flow: Flow, steps: tuple[Step, ...], at: int, name: str) -> tuple[Value, int]:
         """Resolve `.item.json`, `.first().json`, `.last().json`, `.all()` and `.json` of a flow."""
         names = [each.name or each.kind for each in steps[at : at + 3]]
+        if _reads_list(steps, at) and len(steps) > at + 1 and steps[at + 1].arguments:
+            raise UntranslatableError(f"`{names[0]}` of a chosen output or run has no counterpart")
         if names[:2] == ["item", "json"]:
             return self._item(flow, name), at + 2
         if names[:1] == ["json"]:
@@ -134,13 +189,35 @@ class N8nScope:
         raise UntranslatableError(f"`{shown}` of a node has no counterpart")
 
     def _item(self, flow: Flow, name: str) -> Value:
+        """Return the item of a flow that belongs to the item of this node."""
         if not flow.many:
             return Value(flow.text)
-        if self._region is not None and self._region.items == flow.list_text:
-            return Value("$item")
-        if self._element and flow.text == self._flow.text:
-            return Value("$item")
+        text = flow.list_text
+        if self._element:
+            if text == self._arriving.list_text:
+                return Value("$item")
+        elif self._region is not None:
+            if self._region.items == text:
+                return Value("$item")
+            if not self._region.is_loop and self._is_paired(text):
+                return Value(f"({text})[$index]", optional=True)
         raise UntranslatableError(f"the item of `{name}` that belongs to an item here is not known")
+
+    def _is_paired(self, text: str) -> bool:
+        """Return whether a list has one item for each item of this region, in their order."""
+        region = self._region
+        while region is not None and region.items != text:
+            before = self._importer.results.get(region.items)
+            region = before if before is not None and self._importer.is_even(before) else None
+        return region is not None
+
+
+_ITEM = re.compile(r"\$(item|index)\b")
+_ALL = (Step("name", name="all"), Step("call"))
+
+
+def _reads_list(steps: tuple[Step, ...], at: int) -> bool:
+    return at < len(steps) and steps[at].name in {"all", "first", "last"}
 
 
 def _is_within(inner: Region | None, outer: Region) -> bool:
@@ -250,7 +327,7 @@ class StepReader:
     # Values
 
     def scope(self, *, element: bool = False) -> N8nScope:
-        return N8nScope(self.importer, self.flow, self.region, element=element)
+        return N8nScope(self, element=element)
 
     def value(self, key: str, target: str, *, element: bool = False) -> Any:
         """Return a parameter as a template and note it."""

@@ -1,0 +1,295 @@
+"""Imported n8n workflows pass the same items from node to node as n8n does.
+
+The expected items follow from the documentation of n8n's nodes and expressions, not from what the importer makes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rune.documents.importers import Import, import_document
+from rune.nodes.registry import standard_catalogue
+from tests.unit.importers.mocked import run_mocked
+
+Node = dict[str, Any]
+Items = list[dict[str, Any]]
+
+ROWS = {"rows": [{"v": 1}, {"v": 2}, {"v": 3}], "who": "ada"}
+NESTED = {"rows": [{"id": "a", "xs": [{"v": 1}, {"v": 2}]}, {"id": "b", "xs": [{"v": 3}]}]}
+
+
+def step(name: str, kind: str, version: float = 1, **parameters: Any) -> Node:
+    return {
+        "name": name,
+        "type": f"n8n-nodes-base.{kind}",
+        "typeVersion": version,
+        "position": [0, 0],
+        "parameters": parameters,
+    }
+
+
+def assign(name: str, **values: Any) -> Node:
+    """A Set node. Values of `n_…` are numbers, others are texts."""
+    kinds = {key: "number" if key == "v" or key.startswith("n_") else "string" for key in values}
+    listed = [{"id": key, "name": key, "type": kinds[key], "value": each} for key, each in values.items()]
+    return step(name, "set", 3.4, assignments={"assignments": listed})
+
+
+def split(name: str, field: str, **parameters: Any) -> Node:
+    return step(name, "splitOut", fieldToSplitOut=field, **parameters)
+
+
+def request(name: str) -> Node:
+    return step(name, "httpRequest", 4.2, url="=https://api.example/{{ $json.v }}")
+
+
+def answer(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Ten times the number at the end of the address, under `got.v` and under `v`."""
+    found = 10 * int(re.findall(r"\d+$", parameters["url"])[0])
+    return {"status": 200, "headers": {}, "body": {"v": found, "got": {"v": found}}, "duration_ms": 1}
+
+
+def gather(name: str, field: str = "") -> Node:
+    if field:
+        return step(name, "aggregate", fieldsToAggregate={"fieldToAggregate": [{"fieldToAggregate": field}]})
+    return step(name, "aggregate", aggregate="aggregateAllItemData", destinationFieldName="all")
+
+
+def order(name: str, field: str) -> Node:
+    return step(name, "sort", sortFieldsUi={"sortField": [{"fieldName": field, "order": "descending"}]})
+
+
+def more_than(name: str, kind: str, field: str, value: int) -> Node:
+    rule = {
+        "leftValue": f"={{{{ $json.{field} }}}}",
+        "rightValue": value,
+        "operator": {"type": "number", "operation": "gt"},
+    }
+    return step(name, kind, 2, conditions={"combinator": "and", "conditions": [rule]})
+
+
+def once(node: Node) -> Node:
+    return {**node, "executeOnce": True}
+
+
+def loop(name: str, size: int = 1) -> Node:
+    return step(name, "splitInBatches", 3, batchSize=size)
+
+
+def export(nodes: list[Node], *links: str) -> dict[str, Any]:
+    """A workflow behind a trigger. A link is `source:output target`."""
+    connections: dict[str, Any] = {}
+    for link in links:
+        source, target = link.split(" ")
+        name, _, output = source.partition(":")
+        outputs = connections.setdefault(name, {"main": []})["main"]
+        while len(outputs) <= int(output or 0):
+            outputs.append([])
+        outputs[int(output or 0)].append({"node": target, "type": "main", "index": 0})
+    return {"name": "Items", "nodes": [step("Start", "manualTrigger"), *nodes], "connections": connections}
+
+
+def chain(*nodes: Node) -> dict[str, Any]:
+    names = ["Start", *(each["name"] for each in nodes)]
+    return export(list(nodes), *(f"{a} {b}" for a, b in itertools.pairwise(names)))
+
+
+def imported(source: dict[str, Any]) -> Import:
+    return import_document(json.dumps(source), standard_catalogue())
+
+
+def outputs(found: Import, payload: Any) -> dict[str, list[Any]]:
+    """Run an import, with `answer` in place of every request; return the outputs by node."""
+    assert [each for each in found.report.problems if each.severity == "error"] == []
+    requests = {each["id"]: answer for each in found.document["nodes"] if each["type"] == "http"}
+    result, _ = run_mocked(found.document, payload, requests, {})
+    assert result["status"] == "completed", result["error"]
+    made: dict[str, list[Any]] = {}
+    for each in result["nodes"]:
+        if each["status"] == "success":
+            made.setdefault(each["node_id"], []).append(each["output"])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([request("Post"), gather("End")], {"all": [{"v": n, "got": {"v": n}} for n in (10, 20, 30)]}),
+        ([request("Post"), gather("End", "got")], {"got": [{"v": 10}, {"v": 20}, {"v": 30}]}),
+        ([request("Post"), order("Sort", "got.v"), gather("End", "v")], {"v": [30, 20, 10]}),
+        ([request("Post"), step("Two", "limit", maxItems=2), gather("End", "v")], {"v": [10, 20]}),
+        ([request("Post"), step("Two", "limit", maxItems=2, keep="lastItems"), gather("End", "v")], {"v": [20, 30]}),
+        ([request("Post"), more_than("Most", "filter", "got.v", 10), assign("S", v="={{ $json.v }}"),
+          gather("End", "v")], {"v": [20, 30]}),
+        ([assign("Same", v="=7"), step("Only", "removeDuplicates"), gather("End", "v")], {"v": [7]}),
+        ([request("Post"), assign("S", v="={{ $json.got.v }}"), gather("End", "v")], {"v": [10, 20, 30]}),
+        ([assign("A", v="={{ $json.v }}"), once(assign("B", v="={{ $json.v }}")), gather("End", "v")], {"v": [1]}),
+        ([step("A", "set", 3.4, mode="raw", jsonOutput='{"v": null}'), gather("End", "v")], {"v": []}),
+    ],
+)  # fmt: skip
+def test_items_behind_a_chain_that_runs_per_item_are_those_of_n8n(nodes: list[Node], expected: Any) -> None:
+    found = outputs(imported(chain(split("Rows", "rows"), *nodes)), ROWS)
+
+    assert found["End"] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        ([assign("End", n_count="={{ $input.all().length }}", first="={{ $input.first().json.v }}",
+                 last="={{ $input.last().json.v }}")],
+         [{"n_count": 3, "first": "1", "last": "3"}] * 3),
+        ([assign("A", v="={{ $json.v }}"),
+          assign("End", all="={{ $('A').all().map(i => i.json.v).join(',') }}", own="={{ $json.v }}",
+                 row="={{ $('Rows').item.json.v }}", a="={{ $('A').item.json.v }}")],
+         [{"all": "1,2,3", "own": each, "row": each, "a": each} for each in "123"]),
+        ([assign("A", v="={{ $json.v }}"), assign("B", v="={{ $json.v * 2 }}"),
+          assign("End", first="={{ $('A').first().json.v }}", last="={{ $('B').last().json.v }}",
+                 row="={{ $('Rows').item.json.v }}", i="={{ $itemIndex }}")],
+         [{"first": "1", "last": "6", "row": str(n), "i": str(n - 1)} for n in (1, 2, 3)]),
+        ([assign("A", v="={{ $json.v * 10 }}"), assign("B", v="={{ $json.v + 1 }}"), gather("All", "v"),
+          assign("End", first="={{ $('A').first().json.v }}", last="={{ $('B').last().json.v }}")],
+         [{"first": "10", "last": "31"}]),
+        ([more_than("Most", "filter", "v", 1), assign("End", n_count="={{ $input.all().length }}")],
+         [{"n_count": 2}] * 2),
+    ],
+)  # fmt: skip
+def test_expression_that_reads_all_items_of_a_chain_sees_all(nodes: list[Node], expected: Items) -> None:
+    found = outputs(imported(chain(split("Rows", "rows"), *nodes)), ROWS)
+
+    assert found["End"] == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "links", "payload", "expected"),
+    [
+        ([request("Post")], ["Loop:1 Post", "Post Loop"], ROWS, [{"v": n, "got": {"v": n}} for n in (10, 20, 30)]),
+        ([assign("A", i="={{ $itemIndex }}", n_all="={{ $input.all().length }}")], ["Loop:1 A", "A Loop"], ROWS,
+         [{"i": "0", "n_all": 1}] * 3),
+        ([split("In", "xs"), assign("A", v="={{ $json.v }}", n_all="={{ $input.all().length }}")],
+         ["Loop:1 In", "In A", "A Loop"], NESTED,
+         [{"v": 1, "n_all": 2}, {"v": 2, "n_all": 2}, {"v": 3, "n_all": 1}]),
+        ([split("In", "xs"), loop("Inner"), assign("A", v="={{ $json.v }}")],
+         ["Loop:1 In", "In Inner", "Inner:1 A", "A Inner", "Inner Loop"], NESTED, [{"v": 1}, {"v": 2}, {"v": 3}]),
+    ],
+)  # fmt: skip
+def test_items_behind_a_loop_are_those_of_n8n(
+    body: list[Node], links: list[str], payload: Any, expected: Items
+) -> None:
+    nodes = [split("Rows", "rows"), loop("Loop"), *body, gather("End")]
+
+    found = outputs(imported(export(nodes, "Start Rows", "Rows Loop", "Loop End", *links)), payload)
+
+    assert found["End"] == [{"all": expected}]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "payload", "expected"),
+    [
+        ({}, {"rows": [{"a": 1}, 2]}, [{"a": 1}, {"rows": 2}]),
+        ({}, {"rows": {"x": {"a": 1}, "y": 2}}, [{"a": 1}, {"rows": 2}]),
+        ({"include": "allOtherFields"}, {"rows": [1], "b": 2}, [{"rows": 1, "b": 2}]),
+        ({"include": "allOtherFields", "options": {"destinationFieldName": "row"}}, {"rows": [1], "b": 2},
+         [{"b": 2, "row": 1}]),
+    ],
+)  # fmt: skip
+def test_split_out_gives_the_items_of_n8n(parameters: Any, payload: Any, expected: Items) -> None:
+    assert outputs(imported(chain(split("Rows", "rows", **parameters))), payload)["Rows"] == [
+        {"items": expected}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "links", "name"),
+    [
+        # The item of the loop cannot be named inside of the inner list.
+        ([loop("Loop"), split("In", "xs"), assign("A", id="={{ $('Loop').item.json.id }}")],
+         ["Rows Loop", "Loop:1 In", "In A", "A Loop"], "A"),
+        # n8n gives the items of the last pass.
+        ([loop("Loop"), assign("A", v="=1"), assign("B", v="={{ $('A').all().length }}")],
+         ["Rows Loop", "Loop:1 A", "A Loop", "Loop B"], "B"),
+        # n8n counts the items that arrive.
+        ([more_than("Most", "if", "v", 1), assign("A", i="={{ $itemIndex }}")], ["Rows Most", "Most A"], "A"),
+        ([loop("Loop", 2), assign("A", n_all="={{ $input.all().length }}")], ["Rows Loop", "Loop:1 A", "A Loop"], "A"),
+        ([assign("A", v="=1"), assign("B", v="={{ $('A').first(0, 1).json.v }}")], ["Rows A", "A B"], "B"),
+    ],
+)  # fmt: skip
+def test_items_that_cannot_be_named_are_by_hand(nodes: list[Node], links: list[str], name: str) -> None:
+    found = imported(export([split("Rows", "rows"), *nodes], "Start Rows", *links))
+
+    assert [each.node for each in found.report.entries if each.status == "by_hand"] == [name]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "empty"),
+    [
+        ("number", 0, False),
+        ("number", None, True),
+        ("boolean", False, False),
+        ("string", "", True),
+        ("string", None, True),
+        ("array", [], True),
+        ("object", {"a": 1}, False),
+    ],
+)
+def test_condition_is_empty_holds_for_the_values_of_n8n(kind: str, value: Any, empty: bool) -> None:
+    rule = {
+        "leftValue": "={{ $json.x }}",
+        "operator": {"type": kind, "operation": "empty", "singleValue": True},
+    }
+    test = step("If", "if", 2, conditions={"combinator": "and", "conditions": [rule]})
+    nodes = [test, step("Yes", "noOp"), step("No", "noOp")]
+
+    found = outputs(imported(export(nodes, "Start If", "If:0 Yes", "If:1 No")), {"x": value})
+
+    assert ("Yes" in found, "No" in found) == (empty, not empty)
+
+
+def test_response_to_a_webhook_is_made_once_of_all_items() -> None:
+    respond = step("Answer", "respondToWebhook", respondWith="allIncomingItems")
+
+    found = outputs(imported(chain(split("Rows", "rows"), assign("A", v="={{ $json.v }}"), respond)), ROWS)
+
+    assert found["Answer"] == [[{"v": 1}, {"v": 2}, {"v": 3}]]
+
+
+Model = Callable[[list[int]], list[int]]
+STEPS: dict[str, tuple[Callable[[str], list[Node]], Model]] = {
+    "add": (lambda name: [assign(name, v="={{ $json.v + 1 }}")], lambda values: [each + 1 for each in values]),
+    "request": (lambda name: [request(name)], lambda values: [each * 10 for each in values]),
+    "none": (lambda name: [step(name, "noOp")], lambda values: values),
+    "size": (lambda name: [assign(name, v="={{ $input.all().length + $json.v }}")],
+             lambda values: [each + len(values) for each in values]),
+    "first": (lambda name: [assign(name, v="={{ $input.first().json.v }}")], lambda values: values[:1] * len(values)),
+    "sort": (lambda name: [order(name, "v")], lambda values: sorted(values, reverse=True)),
+    "limit": (lambda name: [step(name, "limit", maxItems=3)], lambda values: values[:3]),
+    "unique": (lambda name: [step(name, "removeDuplicates")], lambda values: list(dict.fromkeys(values))),
+    "filter": (lambda name: [more_than(name, "filter", "v", 4)], lambda values: [each for each in values if each > 4]),
+    "gather": (lambda name: [gather(name), split(f"{name}_again", "all")], lambda values: values),
+}  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6),
+    st.lists(st.integers(0, 9), min_size=1, max_size=4),
+)
+def test_chain_of_nodes_gives_the_items_of_n8n(kinds: list[str], values: list[int]) -> None:
+    expected = values
+    nodes = [split("Rows", "rows")]
+    for at, kind in enumerate(kinds):
+        make, model = STEPS[kind]
+        nodes += make(f"{kind}{at}")
+        expected = model(expected)
+
+    found = outputs(imported(chain(*nodes, gather("End", "v"))), {"rows": [{"v": each} for each in values]})
+
+    assert found["End"] == [{"v": expected}]
