@@ -261,6 +261,54 @@ def test_response_to_a_webhook_is_made_once_of_all_items() -> None:
     assert found["Answer"] == [[{"v": 1}, {"v": 2}, {"v": 3}]]
 
 
+DATA = {
+    "qty": "2",
+    "price": 3,
+    "half": 2.5,
+    "tags": ["a", "b"],
+    "none": None,
+    "box": {"length": 9},
+    "empty": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("n_a", "={{ '5' * 2 }}", 10),
+        ("n_a", "={{ $json.qty * $json.price }}", 6),
+        ("n_a", "={{ Number('') }}", 0),
+        ("n_a", "={{ $json.tags.length }}", 2),
+        ("a", "={{ $json.qty * 2 }}", "4"),
+        ("a", "={{ $json.half * 2 }}", "5"),
+        ("a", "={{ $json.price }}", "3"),
+        ("a", "={{ $json.none }}", None),
+        ("a", "={{ $json.missing }}", None),
+        ("a", "={{ $json.tags }}", '["a","b"]'),
+        ("a", "={{ $json.empty ? 'yes' : 'no' }}", "yes"),
+        ("a", "=Total: {{ $json.half * 2 }}", "Total: 5"),
+        ("a", "=Tags: {{ $json.tags.concat(['c']).map(t => t) }}", "Tags: a,b,c"),
+        ("a", "=None: {{ $json.missing }}", "None: "),
+        ("a", "={{ $json.qty > 1 && $json.price < 4 }}", "true"),
+    ],
+)
+def test_field_that_is_set_has_the_value_of_n8n_or_a_note(name: str, value: str, expected: Any) -> None:
+    found = imported(chain(assign("Set", **{name: value})))
+    notes = [each.message for each in found.report.entries if each.status != "carried"]
+
+    assert notes == []
+    assert outputs(found, DATA)["Set"] == [{name: expected}]
+
+
+def test_text_of_a_response_is_under_the_name_of_n8n() -> None:
+    fetch = step("Post", "httpRequest", 4.2, url="https://api.example/1")
+    fetch["parameters"]["options"] = {"response": {"response": {"responseFormat": "text"}}}
+
+    found = outputs(imported(chain(fetch, assign("Set", a="={{ $json.data.got.v }}"))), {})
+
+    assert found["Set"] == [{"a": "10"}]
+
+
 Model = Callable[[list[int]], list[int]]
 STEPS: dict[str, tuple[Callable[[str], list[Node]], Model]] = {
     "add": (lambda name: [assign(name, v="={{ $json.v + 1 }}")], lambda values: [each + 1 for each in values]),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from typing import Any
 
@@ -10,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rune.core.expr import Names, compile_expression
+from rune.core.expr.budget import ExpressionError
 from rune.documents.importers import javascript as js
 from rune.documents.importers.javascript import MAX_DEPTH, Step, UntranslatableError
 from rune.documents.importers.translate import LOOSE_EQUALITY, MIXED_ADDITION, Value, translate
+from tests.unit.importers.cases import FOLDER
 
 DATA = {
     "name": " Ada Lovelace ",
@@ -24,6 +28,10 @@ DATA = {
     "none": None,
     "flag": False,
     "empty": [],
+    "qty": "2",
+    "price": "2.50",
+    "blank": "",
+    "box": {"length": 9, "2": "two"},
 }
 
 
@@ -110,10 +118,109 @@ def value_of(source: str) -> Any:
         ("true ? 1 : 2", 1),
         ("$json.tags.concat(['z'])", ["x", "y", "x", "z"]),
         ("$json.tags.unique()", ["x", "y"]),
+        ("'5' * 2", 10),
+        ("$json.qty * 3", 6),
+        ("$json.qty * $json.n", 14),
+        ("$json.qty - 0", 2),
+        ("$json.price * 2", 5),
+        ("$json.n / $json.qty", 3.5),
+        ("-$json.qty", -2),
+        ("$json.none * 2", 0),
+        ("$json.blank * 2", 0),
+        ("$json.qty > 1", True),
+        ("10 > '9'", True),
+        ("true + 1", 2),
+        ("null + 1", 1),
+        ("Number('')", 0),
+        ("Number($json.qty)", 2),
+        ("Number('  4 ')", 4),
+        ("+$json.qty + 1", 3),
+        ("parseInt('42.9')", 42),
+        ("Math.max($json.qty, '10')", 10),
+        ("Math.round($json.price)", 3),
+        ("$json.empty || 'none'", []),
+        ("$json.empty && 'some'", "some"),
+        ("$json.empty ? 'yes' : 'no'", "yes"),
+        ("!$json.empty", False),
+        ("!$json.blank", True),
+        ("$json.rows.filter(r => $json.empty).length", 2),
+        ("$json.missing && 'x'", None),
+        ("$json.missing || $json.blank || 'last'", "last"),
+        ("$json.none === undefined", False),
+        ("$json.missing === undefined", True),
+        ("$json.missing === null", False),
+        ("$json.none === null", True),
+        ("typeof $json.none", "object"),
+        ("typeof $json.tags", "object"),
+        ("typeof $json.missing", "undefined"),
+        ("'sum: ' + $json.half * 2", "sum: 5"),
+        ("`${$json.half * 2}`", "5"),
+        ("String(1.0)", "1"),
+        ("String($json.half * 3)", "7.5"),
+        ("'' + [1, 2]", "1,2"),
+        ("$json.tags[-1]", None),
+        ("$json.tags[$json.tags.length - 1]", "x"),
+        ("$json.tags[$json.tags.length - 9]", None),
+        ("$json.box[$json.qty]", "two"),
+        ("'a b'.split()", ["a b"]),
+        ("$json.tags?.length", 3),
+        ("$json.missing?.length", None),
+        ("$json.missing?.trim()", None),
+        ("[].first()", None),
+        ("Array.isArray($json.tags)", True),
+        ("'a'.concat(1)", "a1"),
     ],
 )
 def test_translated_expression_gives_value_of_javascript(source: str, expected: Any) -> None:
     assert value_of(source) == expected
+
+
+RESULTS = json.loads((FOLDER / "javascript" / "results.json").read_text(encoding="utf-8"))
+FAILS = {"fails": None}
+
+
+def outcome(source: str) -> Any:
+    """What a translation gives: a value, or that it fails or is reported, so that nobody takes it for the value of
+    JavaScript."""
+    try:
+        found = translate(source, Scope())
+    except UntranslatableError:
+        return "reported"
+    if found.notes:
+        return "reported"
+    try:
+        scope = {"$trigger": RESULTS["input"], "@now": 0}
+        return compile_expression(found.text, Names(frozenset(), {})).evaluate(scope)
+    except ExpressionError:
+        return FAILS
+
+
+@pytest.mark.parametrize(("pattern", "values"), RESULTS["rows"], ids=[each[0] for each in RESULTS["rows"]])
+def test_no_operator_gives_another_value_than_javascript_without_a_note(
+    pattern: str, values: list[Any]
+) -> None:
+    found = {}
+    for operand, expected in zip(RESULTS["operands"], values, strict=True):
+        source = re.sub(r"\bx\b", operand, pattern)
+        value = outcome(source)
+        # null and a missing value are one where two values are compared.
+        if "==" in source and {"none", "missing"} <= set(re.findall(r"\w+", source)):
+            continue
+        if value not in ("reported", FAILS) and not same(value, expected):
+            found[source] = (value, expected)
+
+    assert found == {}
+
+
+def same(value: Any, expected: Any) -> bool:
+    """Whether two values are the same JSON; a boolean is no number."""
+    if isinstance(value, list) and isinstance(expected, list):
+        return len(value) == len(expected) and all(map(same, value, expected))
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return value is expected
+    if isinstance(value, float) and isinstance(expected, int | float):
+        return math.isclose(value, expected)
+    return bool(value == expected)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +282,32 @@ def test_translation_that_differs_for_some_values_carries_a_note(source: str, no
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        "2 * 3",
+        "'5' * 2",
+        "$json.qty * $json.n",
+        "$json.qty > 3",
+        "$json.tags.length + 1",
+        "$json.qty || 'x'",
+        "'n: ' + $json.qty * 2",
+        "`n: ${$json.tags.length}`",
+    ],
+)
+def test_translation_that_keeps_the_meaning_has_no_note(source: str) -> None:
+    assert translate(source, Scope()).notes == ()
+
+
+def test_text_that_is_no_number_fails_where_javascript_gives_no_number() -> None:
+    with pytest.raises(ExpressionError, match="cannot read the text"):
+        value_of("$json.name * 2")
+    with pytest.raises(ExpressionError, match=r"\$trigger.missing is missing"):
+        value_of("$json.missing * 2")
+    with pytest.raises(ExpressionError, match="cannot take a slice of an object"):
+        value_of("$json.box.length")
+
+
+@pytest.mark.parametrize(
     ("source", "reason"),
     [
         ("$json.rows.reduce((a, b) => a + b, 0)", "unexpected `,`"),
@@ -186,6 +319,13 @@ def test_translation_that_differs_for_some_values_carries_a_note(source: str, no
         ("$json.name.localeCompare('b')", "the method `localeCompare` has no counterpart"),
         ("new Map()", "`new Map` is not supported"),
         ("1 +", "the expression ends too early"),
+        ("'a' * 2", 'the text "a" is not a number'),
+        ("[1] * 2", "a list as a number has no counterpart"),
+        ("undefined - 1", "`undefined` as a number has no counterpart"),
+        ("[1] == '1'", "two lists or objects are never equal in JavaScript"),
+        ("parseInt($json.qty, 16)", "`parseInt` with another base than 10 has no counterpart"),
+        ("$json.n.toString(2)", "`toString` with a base has no counterpart"),
+        ("'ab'.split('')", "splitting a text into its characters has no counterpart"),
         ("'a", "unexpected `'a`"),
         ("x => x", "a function is only supported as the argument of map, filter, find, some and every"),
         ("$json.n = 1", "unexpected `= 1`"),

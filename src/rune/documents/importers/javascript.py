@@ -91,6 +91,7 @@ class Constant(msgspec.Struct, frozen=True):
     """A number, text, boolean, null or undefined."""
 
     value: Any
+    undefined: bool = False
 
 
 class Name(msgspec.Struct, frozen=True):
@@ -433,7 +434,7 @@ class _Parser:
         self._at += 1
         constants = {"true": True, "false": False, "null": None, "undefined": None}
         if word in constants:
-            return Constant(constants[word])
+            return Constant(constants[word], word == "undefined")
         if word == "new":
             kind, name = self._tokens[self._at]
             if kind != "name":

@@ -31,6 +31,17 @@ _UNITS = frozenset({"seconds", "minutes", "hours", "days", "weeks", "months", "y
 LOOSE_EQUALITY = '`==` converts types in JavaScript; here 1 and "1" are different'
 WHOLE_NUMBER = "a whole number that results from decimals is written as 5.0 in texts"
 MIXED_ADDITION = "`+` joins a text and a number in JavaScript; here both must be numbers or both texts"
+MIXED_ORDER = "`<` and `>` convert a text to a number in JavaScript; here both must be numbers or both texts"
+TEXT_FORM = (
+    "a text with null, a missing value, a list or an object has `null`, `undefined`, `1,2` or `[object Object]` in "
+    "JavaScript; here null is written as nothing, and others as JSON"
+)
+DATE_TEXT = "dates are in UTC and written with as many decimals as needed"
+DATE_ORDER = "dates are compared as texts; both must be written in the same way"
+LEADING_DIGITS = (
+    "`{}` reads the digits at the beginning of a text in JavaScript; here the whole text must be a number"
+)
+_FALSE = '[null, false, 0, ""]'
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -38,8 +49,9 @@ class Value(msgspec.Struct, frozen=True):
 
     text: str
     rank: int = _ATOM
-    kind: str = ""  # "text", "number", "boolean", "list", "object", "date" or unknown
+    kind: str = ""  # "text", "number", "boolean", "list", "object", "date", "null", "undefined" or unknown
     optional: bool = False
+    whole: bool = False  # of numbers: it has no decimals
 
 
 class Scope(Protocol):
@@ -55,6 +67,7 @@ class Translation(msgspec.Struct, frozen=True):
     text: str
     notes: tuple[str, ...] = ()
     kind: str = ""
+    whole: bool = False
 
 
 Functions = Mapping[str, Callable[["_Translator", tuple[Any, ...]], Value]]
@@ -62,10 +75,18 @@ Functions = Mapping[str, Callable[["_Translator", tuple[Any, ...]], Value]]
 
 
 def translate(source: str, scope: Scope, *, functions: Functions | None = None) -> Translation:
-    """Translate one JavaScript expression; `functions` replace the global functions of JavaScript."""
-    translator = _Translator(scope, _GLOBALS if functions is None else functions)
+    """Translate one JavaScript expression.
+
+    `functions` replace the global functions of JavaScript, in a language whose operators do not convert types.
+    """
+    translator = _Translator(scope, functions)
     value = translator.present(translator.value(js.parse(source)))
-    return Translation(value.text, tuple(dict.fromkeys(translator.notes)), value.kind)
+    return Translation(value.text, tuple(dict.fromkeys(translator.notes)), value.kind, value.whole)
+
+
+def number_text(text: str) -> str:
+    """Return the expression of a number as a text, without decimals if it is whole."""
+    return f"[str(int(n) if n % 1 == 0 else n) for n in [{text}]][0]"
 
 
 def quoted(value: Any) -> str:
@@ -87,9 +108,10 @@ def path_of(base: str, path: list[str | int]) -> str:
 
 
 class _Translator:
-    def __init__(self, scope: Scope, functions: Functions) -> None:
+    def __init__(self, scope: Scope, functions: Functions | None) -> None:
         self._scope = scope
-        self._functions = functions
+        self._functions = _GLOBALS if functions is None else functions
+        self._converts = functions is None
         self._locals: list[str] = []
         self.notes: list[str] = []
 
@@ -98,7 +120,7 @@ class _Translator:
     def value(self, tree: Any) -> Value:
         """Translate a tree; the value may be missing at run time where `optional` is set."""
         if isinstance(tree, js.Constant):
-            return self._constant(tree.value)
+            return Value("null", kind="undefined") if tree.undefined else self._constant(tree.value)
         if isinstance(tree, js.TextTemplate):
             return self._template(tree)
         if isinstance(tree, js.Unary):
@@ -123,8 +145,8 @@ class _Translator:
         return self._path(base, steps)
 
     def _choice(self, tree: js.Choice) -> Value:
-        yes, condition, no = (self.present(self.value(each)) for each in (tree.yes, tree.condition, tree.no))
-        parts = [_bracketed(each, _CHOICE + 1) for each in (yes, condition, no)]
+        yes, no = (self.present(self.value(each)) for each in (tree.yes, tree.no))
+        parts = [_bracketed(each, _CHOICE + 1) for each in (yes, self.condition(tree.condition), no)]
         kind = yes.kind if yes.kind == no.kind else ""
         return Value(f"{parts[0]} if {parts[1]} else {parts[2]}", _CHOICE, kind)
 
@@ -141,11 +163,14 @@ class _Translator:
         return _bracketed(self.present(self.value(tree)), rank)
 
     def _constant(self, value: Any) -> Value:
-        kinds: dict[type, str] = {str: "text", int: "number", float: "number", bool: "boolean"}
-        return Value(quoted(value), kind=kinds.get(type(value), ""))
+        kinds = {str: "text", int: "number", float: "number", bool: "boolean", type(None): "null"}
+        return Value(quoted(value), kind=kinds.get(type(value), ""), whole=type(value) is int)
 
     def _template(self, tree: js.TextTemplate) -> Value:
-        parts = [quoted(each) if isinstance(each, str) else f"str({self.item(each)})" for each in tree.parts]
+        parts = [
+            quoted(each) if isinstance(each, str) else _bracketed(self.text(self.value(each)), _ADD + 1)
+            for each in tree.parts
+        ]
         parts = [each for each in parts if each != '""'] or ['""']
         return Value(" + ".join(parts), _ATOM if len(parts) == 1 else _ADD, "text")
 
@@ -164,66 +189,200 @@ class _Translator:
         groups += [f"{{{', '.join(pairs)}}}"] if pairs else []
         return Value(f"merge({', '.join(groups)})", kind="object")
 
+    # Types
+
+    def text(self, value: Value) -> Value:
+        """Return a value as a text, written as JavaScript writes it as far as its type is known."""
+        if value.kind == "text":
+            return self.present(value)
+        if value.kind == "number" and not value.whole and self._converts:
+            return Value(number_text(value.text), kind="text")
+        if value.kind == "list" and self._converts:
+            return Value(f'join({value.text}, ",")', kind="text")
+        if value.kind in {"null", "undefined"} and self._converts:
+            return Value(quoted(value.kind), kind="text")
+        if value.kind == "date":
+            self.notes.append(DATE_TEXT)
+        elif value.kind not in {"number", "boolean"} and self._converts:
+            self.notes.append(TEXT_FORM)
+        return Value(f"str({self.present(value).text})", kind="text")
+
+    def number(self, value: Value) -> Value:
+        """Return a value as a number. A text that is none fails at run time, where JavaScript gives NaN."""
+        if value.kind == "number":
+            return value
+        if value.kind == "boolean":
+            return Value(f"int({value.text})", kind="number", whole=True)
+        if not self._converts:
+            return Value(f"+{_bracketed(self.present(value), _UNARY)}", _UNARY, "number")
+        if value.kind in {"list", "object", "date"}:
+            raise UntranslatableError(f"{_KIND_NAMES[value.kind]} as a number has no counterpart")
+        if value.kind == "undefined":
+            raise UntranslatableError("`undefined` as a number has no counterpart")
+        if value.kind == "null":
+            return Value("0", kind="number", whole=True)
+        if value.kind == "text" and value.text.startswith('"'):
+            return self._constant(_literal_number(value.text))
+        text = value.text if value.kind == "text" else f"str({value.text})"
+        return Value(f'+parse_json({text} or "0")', _UNARY, "number")
+
+    def condition(self, tree: Any) -> Value:
+        """Translate a tree to what is true if JavaScript counts its value as true."""
+        if isinstance(tree, js.Binary) and tree.operator in {"&&", "||"}:
+            rank, word = (_AND, "and") if tree.operator == "&&" else (_OR, "or")
+            left, right = self.condition(tree.left), self.condition(tree.right)
+            return Value(f"{_bracketed(left, rank)} {word} {_bracketed(right, rank + 1)}", rank, "boolean")
+        if isinstance(tree, js.Unary) and tree.operator == "!":
+            return self._not(tree.operand)
+        return self._truth(self.value(tree))
+
+    def _truth(self, value: Value) -> Value:
+        if not self._converts or value.kind in {"boolean", "number", "text"}:
+            return self.present(value)
+        if value.kind in {"list", "object", "date"} and not value.optional:
+            return Value("true", kind="boolean")
+        return Value(f"{_bracketed(self.present(value), _COMPARE + 1)} not in {_FALSE}", _COMPARE, "boolean")
+
+    def _not(self, tree: Any) -> Value:
+        held = self.condition(tree)
+        if held.text.endswith(f" not in {_FALSE}") and held.rank == _COMPARE:
+            return Value(f"{held.text.removesuffix(f' not in {_FALSE}')} in {_FALSE}", _COMPARE, "boolean")
+        return Value(f"not {_bracketed(held, _NOT)}", _NOT, "boolean")
+
     # Operators
 
     def _unary(self, tree: js.Unary) -> Value:
         if tree.operator == "!":
-            return Value(f"not {self._at(tree.operand, _NOT)}", _NOT, "boolean")
-        if tree.operator == "typeof":
-            self.notes.append(
-                '`typeof` gives "object" for null and lists in JavaScript; here "null" and "array"'
-            )
-            return Value(f"type({self.item(tree.operand)})", kind="text")
+            return self._not(tree.operand)
         operand = self.value(tree.operand)
-        if operand.kind != "number" and tree.operator == "+":
-            return Value(f"float({self.present(operand).text})", kind="number")
-        return Value(f"{tree.operator}{_bracketed(self.present(operand), _UNARY)}", _UNARY, "number")
+        if tree.operator == "typeof":
+            return self._type_of(operand)
+        if tree.operator == "+":
+            return self.number(operand)
+        return self._negated(operand)
+
+    def _negated(self, operand: Value) -> Value:
+        value = self.number(operand)
+        return Value(f"-{_bracketed(value, _UNARY)}", _UNARY, "number", whole=value.whole)
+
+    def _type_of(self, value: Value) -> Value:
+        if value.kind == "undefined":
+            return Value('"undefined"', kind="text")
+        kind = f"type({value.text})"
+        text = f'"object" if {kind} in ["array", "null"] else {kind}'
+        if value.optional:
+            text = f'({text}) if exists({value.text}) else "undefined"'
+        return Value(text, _CHOICE, "text")
 
     def _binary(self, tree: js.Binary) -> Value:
         operator = tree.operator
         if operator == "??":
-            first, second = self.value(tree.left), self._at(tree.right, _COALESCE + 1)
-            return Value(f"{_bracketed(first, _COALESCE + 1)} ?? {second}", _COALESCE)
+            return self._coalesce(tree)
         if operator in {"&&", "||"}:
-            rank, word = (_AND, "and") if operator == "&&" else (_OR, "or")
-            return Value(f"{self._at(tree.left, rank)} {word} {self._at(tree.right, rank + 1)}", rank)
+            return self._logical(tree)
         if operator == "+":
             return self._add(tree)
-        if operator in {"-", "*", "/", "%"}:
-            if operator == "%":
-                self.notes.append(
-                    "`%` of a negative number is negative in JavaScript; here it has the sign of the divisor"
-                )
-            if operator == "/" or _is_decimal(tree.left) or _is_decimal(tree.right):
-                self.notes.append(WHOLE_NUMBER)
-            rank = _ADD if operator == "-" else _MULTIPLY
-            return Value(
-                f"{self._at(tree.left, rank)} {operator} {self._at(tree.right, rank + 1)}", rank, "number"
+        if operator in {"-", "*", "/", "%", "**"}:
+            return self._calculate(tree)
+        if operator in {"<", ">", "<=", ">="}:
+            return self._order(tree)
+        return self._equality(tree)
+
+    def _coalesce(self, tree: js.Binary) -> Value:
+        first = self.value(tree.left)
+        if first.kind in {"null", "undefined"}:
+            return self.value(tree.right)
+        if first.kind and not first.optional:
+            return first
+        second = self.present(self.value(tree.right))
+        text = f"{_bracketed(first, _COALESCE + 1)} ?? {_bracketed(second, _COALESCE + 1)}"
+        return Value(text, _COALESCE, first.kind if first.kind == second.kind else "")
+
+    def _logical(self, tree: js.Binary) -> Value:
+        """Translate `&&` and `||`, whose value is that of an operand."""
+        operands = [self.value(each) for each in _operands(tree)]
+        decided = {"boolean", "number", "text"}
+        kinds = {each.kind for each in operands}
+        kind = kinds.pop() if len(kinds) == 1 else ""
+        if not self._converts or all(each.kind in decided and not each.optional for each in operands[:-1]):
+            rank, word = (_AND, "and") if tree.operator == "&&" else (_OR, "or")
+            parts = [_bracketed(self.present(each), rank + 1) for each in operands]
+            return Value(f" {word} ".join(parts), rank, kind)
+        found = self.present(operands[-1])
+        for each in reversed(operands[:-1]):
+            held = _bracketed(self._truth(each), _CHOICE + 1)
+            rest = _bracketed(found, _CHOICE + 1)
+            if tree.operator == "||":
+                text = f"{_bracketed(each, _CHOICE + 1)} if {held} else {rest}"
+            else:
+                text = f"{rest} if {held} else {_bracketed(self.present(each), _CHOICE + 1)}"
+            found = Value(text, _CHOICE, kind)
+        return found
+
+    def _calculate(self, tree: js.Binary) -> Value:
+        operator = tree.operator
+        left, right = self.number(self.value(tree.left)), self.number(self.value(tree.right))
+        if operator == "%":
+            self.notes.append(
+                "`%` of a negative number is negative in JavaScript; here it has the sign of the divisor"
             )
+        if operator == "/" or (operator != "**" and (_is_decimal(tree.left) or _is_decimal(tree.right))):
+            self.notes.append(WHOLE_NUMBER)
         if operator == "**":
-            return Value(
-                f"{self._at(tree.left, _POWER + 1)} ** {self._at(tree.right, _POWER)}", _POWER, "number"
-            )
-        left, right = self.present(self.value(tree.left)), self.present(self.value(tree.right))
-        if operator in {"==", "!="} and not _same_kind(left, right):
+            text = f"{_bracketed(left, _POWER + 1)} ** {_bracketed(right, _POWER)}"
+            return Value(text, _POWER, "number")
+        rank = _ADD if operator == "-" else _MULTIPLY
+        whole = operator != "/" and left.whole and right.whole
+        text = f"{_bracketed(left, rank)} {operator} {_bracketed(right, rank + 1)}"
+        return Value(text, rank, "number", whole=whole)
+
+    def _order(self, tree: js.Binary) -> Value:
+        left, right = self.value(tree.left), self.value(tree.right)
+        kinds = {left.kind, right.kind}
+        if self._converts and kinds & {"number", "boolean"}:
+            left, right = self.number(left), self.number(right)
+        elif kinds == {"date"}:
+            self.notes.append(DATE_ORDER)
+        elif self._converts and kinds != {"text"}:
+            self.notes.append(DATE_ORDER if "date" in kinds else MIXED_ORDER)
+        return self._compared(left, tree.operator, right)
+
+    def _compared(self, left: Value, operator: str, right: Value) -> Value:
+        sides = [_bracketed(self.present(each), _COMPARE + 1) for each in (left, right)]
+        return Value(f"{sides[0]} {operator} {sides[1]}", _COMPARE, "boolean")
+
+    def _equality(self, tree: js.Binary) -> Value:
+        left, right = self.value(tree.left), self.value(tree.right)
+        denied = tree.operator.startswith("!")
+        nothing = next((each for each in (tree.right, tree.left) if _is_nothing(each)), None)
+        if nothing is not None and self._converts and tree.operator in {"===", "!=="}:
+            value = left if nothing is tree.right else right
+            if value.kind in {"null", "undefined"}:
+                return Value(quoted((left.kind == right.kind) is not denied), kind="boolean")
+            if value.optional:
+                return _is_exactly(value, undefined=nothing.undefined, denied=denied)
+        if nothing is None and self._converts:
+            if {left.kind, right.kind} & {"list", "object"}:
+                raise UntranslatableError("two lists or objects are never equal in JavaScript")
+            if tree.operator in {"==", "!="} and not left.kind == right.kind != "":
+                self.notes.append(LOOSE_EQUALITY)
+        elif nothing is None and tree.operator in {"==", "!="} and not _same_kind(left, right):
             self.notes.append(LOOSE_EQUALITY)
-        spelled = {"===": "==", "!==": "!="}.get(operator, operator)
-        text = f"{_bracketed(left, _COMPARE + 1)} {spelled} {_bracketed(right, _COMPARE + 1)}"
-        return Value(text, _COMPARE, "boolean")
+        return self._compared(left, "!=" if denied else "==", right)
 
     def _add(self, tree: js.Binary) -> Value:
         left, right = self.value(tree.left), self.value(tree.right)
-        if "text" in {left.kind, right.kind}:
-            sides = [
-                each if each.kind == "text" else Value(f"str({self.present(each).text})")
-                for each in (left, right)
-            ]
+        kinds = {left.kind, right.kind}
+        if "text" in kinds or (self._converts and kinds & {"list", "object", "date"}):
+            sides = [self.text(each) for each in (left, right)]
             return Value(f"{_bracketed(sides[0], _ADD)} + {_bracketed(sides[1], _ADD + 1)}", _ADD, "text")
-        if left.kind != "number" or right.kind != "number":
+        if "" in kinds:
             self.notes.append(MIXED_ADDITION)
-        kind = "number" if "number" in {left.kind, right.kind} else ""
-        sides = [self.present(left), self.present(right)]
-        return Value(f"{_bracketed(sides[0], _ADD)} + {_bracketed(sides[1], _ADD + 1)}", _ADD, kind)
+        known = {"boolean", "null", "undefined"}
+        sides = [self.number(each) if each.kind in known else self.present(each) for each in (left, right)]
+        kind = "" if kinds == {""} else "number"
+        text = f"{_bracketed(sides[0], _ADD)} + {_bracketed(sides[1], _ADD + 1)}"
+        return Value(text, _ADD, kind, whole=sides[0].whole and sides[1].whole)
 
     # Paths
 
@@ -244,6 +403,7 @@ class _Translator:
             step = steps[at]
             if step.kind == "name" and at + 1 < len(steps) and steps[at + 1].kind == "call":
                 value = self._method(value, step.name, steps[at + 1].arguments)
+                value = msgspec.structs.replace(value, optional=value.optional or step.optional)
                 at += 2
                 continue
             value = self._step(value, step)
@@ -263,16 +423,31 @@ class _Translator:
     def _step(self, value: Value, step: Step) -> Value:
         base = _bracketed(value, _ATOM)
         if step.kind == "name" and step.name == "length" and value.kind not in {"object", "date"}:
-            return Value(f"len({self.present(value).text})", kind="number")
+            # A slice of an object fails: its `length` is a field, and not a number of elements.
+            sliced = base if value.kind or not self._converts else f"{base}[:]"
+            return Value(f"len({sliced})", kind="number", whole=True, optional=step.optional)
         if step.kind == "name":
             if value.kind == "date":
                 raise UntranslatableError(f"`{step.name}` of a date has no counterpart")
             return Value(member(base, step.name), optional=True)
         if step.kind == "key":
-            if isinstance(step.key, js.Constant) and isinstance(step.key.value, str | int):
-                return Value(member(base, step.key.value), optional=True)
-            return Value(f"{base}[{self.item(step.key)}]", optional=True)
+            return self._element(base, step.key)
         raise UntranslatableError("calling this value is not supported")
+
+    def _element(self, base: str, tree: Any) -> Value:
+        if isinstance(tree, js.Constant) and isinstance(tree.value, str | int):
+            return Value(member(base, tree.value), optional=True)
+        if isinstance(tree, js.Unary) and tree.operator == "-" and self._converts:
+            return Value("null")
+        key = self.present(self.value(tree))
+        if key.kind == "number" and self._converts:
+            # A negative index counts from the end here, and finds nothing in JavaScript.
+            return Value(
+                f"({base}[{key.text}] if {_bracketed(key, _COMPARE + 1)} >= 0 else null)", optional=True
+            )
+        if not key.kind and self._converts:
+            return Value(f"({base}[{key.text}] ?? {base}[str({key.text})])", optional=True)
+        return Value(f"{base}[{key.text}]", optional=True)
 
     def _method(self, value: Value, name: str, arguments: tuple[Any, ...]) -> Value:
         if value.kind == "date":
@@ -282,7 +457,7 @@ class _Translator:
             raise UntranslatableError(f"the method `{name}` has no counterpart")
         return method(self, Value(value.text, value.rank, value.kind), arguments)
 
-    def each(self, arguments: tuple[Any, ...]) -> tuple[str, Value]:
+    def each(self, arguments: tuple[Any, ...], *, condition: bool = False) -> tuple[str, Value]:
         """Return the parameter and body of the arrow function that is the only argument."""
         if len(arguments) != 1 or not isinstance(arguments[0], js.Arrow):
             raise UntranslatableError("the argument must be a function with one parameter")
@@ -291,7 +466,8 @@ class _Translator:
             raise UntranslatableError(f"`{parameter}` cannot be used as the name of a parameter")
         self._locals.append(parameter)
         try:
-            return parameter, self.present(self.value(arguments[0].body))
+            body = arguments[0].body
+            return parameter, self.condition(body) if condition else self.present(self.value(body))
         finally:
             self._locals.pop()
 
@@ -299,7 +475,7 @@ class _Translator:
 
     def _date_method(self, value: Value, name: str, arguments: tuple[Any, ...]) -> Value:
         if name in {"toISO", "toISOString", "toString", "toJSON"} and not arguments:
-            self.notes.append("dates are in UTC and written with as many decimals as needed")
+            self.notes.append(DATE_TEXT)
             return Value(value.text, value.rank, "text")
         if name in {"plus", "minus"} and len(arguments) == 1 and isinstance(arguments[0], js.Object):
             return self._shift(value, name, arguments[0])
@@ -338,6 +514,47 @@ def _is_decimal(tree: Any) -> bool:
     return isinstance(tree, js.Constant) and isinstance(tree.value, float)
 
 
+_KIND_NAMES = {"list": "a list", "object": "an object", "date": "a date"}
+
+
+def _literal_number(text: str) -> int | float:
+    """Return the number that a quoted text stands for."""
+    given = json.loads(text).strip()
+    digits = given[1:] if given[:1] in {"+", "-"} else given
+    if not given:
+        return 0
+    try:
+        found = js.number_in(digits)
+    except UntranslatableError:
+        raise UntranslatableError(f"the text {text[:40]} is not a number") from None
+    return -found if given.startswith("-") else found
+
+
+def _operands(tree: Any) -> list[Any]:
+    """Return the operands of a row of the same operator."""
+    found = [tree.right]
+    left = tree.left
+    while isinstance(left, js.Binary) and left.operator == tree.operator:
+        found.append(left.right)
+        left = left.left
+    return [left, *reversed(found)]
+
+
+def _is_nothing(tree: Any) -> bool:
+    return isinstance(tree, js.Constant) and tree.value is None
+
+
+def _is_exactly(value: Value, *, undefined: bool, denied: bool) -> Value:
+    """Return whether a value that may be missing is undefined, or is null."""
+    if undefined:
+        text = f"exists({value.text})"
+        return Value(text, kind="boolean") if denied else Value(f"not {text}", _NOT, "boolean")
+    side = _bracketed(value, _COMPARE + 1)
+    if denied:
+        return Value(f"not exists({value.text}) or {side} != null", _OR, "boolean")
+    return Value(f"exists({value.text}) and {side} == null", _AND, "boolean")
+
+
 def _bracketed(value: Value, rank: int) -> str:
     return value.text if value.rank >= rank else f"({value.text})"
 
@@ -367,11 +584,67 @@ def _function(
 
 def _rounding(pattern: str) -> Callable[..., Value]:
     def apply(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
-        if len(arguments) != 1:
-            raise UntranslatableError("one number expected")
-        return Value(pattern.format(translator.item(arguments[0])), kind="number")
+        (given,) = _values(translator, arguments, (1,))
+        return Value(pattern.format(translator.number(given).text), kind="number", whole=True)
 
     return apply
+
+
+def _values(translator: _Translator, arguments: tuple[Any, ...], count: tuple[int, ...]) -> list[Value]:
+    if len(arguments) not in count:
+        raise UntranslatableError(f"the call with {len(arguments)} arguments has no counterpart")
+    return [translator.value(each) for each in arguments]
+
+
+def _of_numbers(name: str, count: tuple[int, ...]) -> Callable[..., Value]:
+    def apply(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
+        numbers = [translator.number(each) for each in _values(translator, arguments, count)]
+        whole = all(each.whole for each in numbers)
+        return Value(f"{name}({', '.join(each.text for each in numbers)})", kind="number", whole=whole)
+
+    return apply
+
+
+def _parse_number(name: str) -> Callable[..., Value]:
+    """Return a translation of a function that reads a number at the beginning of a text."""
+
+    def apply(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
+        is_whole = name == "parseInt"
+        if is_whole and len(arguments) == 2:
+            if arguments[1] != js.Constant(10):
+                raise UntranslatableError("`parseInt` with another base than 10 has no counterpart")
+            arguments = arguments[:1]
+        (given,) = _values(translator, arguments, (1,))
+        if given.kind != "number":
+            translator.notes.append(LEADING_DIGITS.format(name))
+        text = f"float({translator.present(given).text})"
+        if is_whole:
+            return Value(f"int({text})", kind="number", whole=True)
+        translator.notes.append(WHOLE_NUMBER)
+        return Value(text, kind="number")
+
+    return apply
+
+
+def _to_number(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
+    given = _values(translator, arguments, (0, 1))
+    return translator.number(given[0]) if given else Value("0", kind="number", whole=True)
+
+
+def _to_text(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
+    given = _values(translator, arguments, (0, 1))
+    return translator.text(given[0]) if given else Value('""', kind="text")
+
+
+def _to_boolean(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
+    _values(translator, arguments, (1,))
+    held = translator.condition(arguments[0])
+    return held if held.kind == "boolean" else Value(f"bool({held.text})", kind="boolean")
+
+
+def _is_list(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
+    (given,) = _values(translator, arguments, (1,))
+    return Value(f'type({translator.present(given).text}) == "array"', _COMPARE, "boolean")
 
 
 _GLOBALS: Mapping[str, Callable[[_Translator, tuple[Any, ...]], Value]] = {
@@ -380,31 +653,55 @@ _GLOBALS: Mapping[str, Callable[[_Translator, tuple[Any, ...]], Value]] = {
     "Object.keys": _function("keys", kind="list"),
     "Object.values": _function("values", kind="list"),
     "Object.entries": _function("items", kind="list"),
-    "Math.abs": _function("abs", kind="number"),
-    "Math.min": _function("min", (2, 3, 4), "number"),
-    "Math.max": _function("max", (2, 3, 4), "number"),
+    "Math.abs": _of_numbers("abs", (1,)),
+    "Math.min": _of_numbers("min", (2, 3, 4)),
+    "Math.max": _of_numbers("max", (2, 3, 4)),
     "Math.round": _rounding("int((({}) + 0.5) // 1)"),
     "Math.floor": _rounding("int(({}) // 1)"),
     "Math.ceil": _rounding("-int(-({}) // 1)"),
-    "Math.trunc": _function("int", kind="number"),
-    "Number": _function("float", kind="number", note=WHOLE_NUMBER),
-    "parseFloat": _function("float", kind="number", note=WHOLE_NUMBER),
-    "parseInt": lambda translator, arguments: _function("int", kind="number")(translator, arguments[:1]),
-    "String": _function("str", kind="text"),
-    "Boolean": _function("bool", kind="boolean"),
+    "Math.trunc": _rounding("int({})"),
+    "Number": _to_number,
+    "parseFloat": _parse_number("parseFloat"),
+    "parseInt": _parse_number("parseInt"),
+    "String": _to_text,
+    "Boolean": _to_boolean,
     "encodeURIComponent": _function("url_encode", kind="text"),
-    "Array.isArray": _rounding('type({}) == "array"'),
+    "Array.isArray": _is_list,
 }
 
 
-def _simple(name: str, kind: str = "") -> Callable[..., Value]:
+def _simple(name: str, kind: str = "", count: int = 0, *, optional: bool = False) -> Callable[..., Value]:
     """Return a translation of a method to a function that takes the value first."""
 
     def apply(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
+        if len(arguments) != count:
+            raise UntranslatableError(f"`{name}` with {len(arguments)} arguments has no counterpart")
         texts = [value.text, *(translator.item(each) for each in arguments)]
-        return Value(f"{name}({', '.join(texts)})", kind=kind)
+        return Value(f"{name}({', '.join(texts)})", kind=kind, optional=optional)
 
     return apply
+
+
+def _split(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
+    if not arguments:
+        return Value(f'[{_bracketed(value, _ADD)} + ""]', kind="list")
+    if arguments[0] == js.Constant(""):
+        raise UntranslatableError("splitting a text into its characters has no counterpart")
+    return _simple("split", "list", 1)(translator, value, arguments)
+
+
+def _to_string(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
+    if arguments:
+        raise UntranslatableError("`toString` with a base has no counterpart")
+    if value.kind in {"null", "undefined"}:
+        raise UntranslatableError(f"`{value.kind}` has no methods")
+    return translator.text(value)
+
+
+def _method_to_number(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
+    if arguments:
+        raise UntranslatableError("`toNumber` takes no arguments")
+    return translator.number(value)
 
 
 def _contains(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
@@ -416,7 +713,7 @@ def _contains(translator: _Translator, value: Value, arguments: tuple[Any, ...])
 
 def _replace(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
     translator.notes.append("`replace` replaces the first occurrence in JavaScript; here it replaces all")
-    return _simple("replace", "text")(translator, value, arguments)
+    return _simple("replace", "text", 2)(translator, value, arguments)
 
 
 def _slice(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
@@ -433,7 +730,7 @@ def _map(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> V
 
 
 def _filter(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
-    name, body = translator.each(arguments)
+    name, body = translator.each(arguments, condition=True)
     return Value(f"[{name} for {name} in {_bracketed(value, _OR)} if {_bracketed(body, _OR)}]", kind="list")
 
 
@@ -446,14 +743,14 @@ def _some(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> 
 
 
 def _every(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
-    name, body = translator.each(arguments)
+    name, body = translator.each(arguments, condition=True)
     text = f"len([{name} for {name} in {_bracketed(value, _OR)} if not {_bracketed(body, _NOT)}]) == 0"
     return Value(text, _COMPARE, "boolean")
 
 
 def _to_fixed(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
     translator.notes.append(
-        "`toFixed` keeps zeros at the end; here the number is rounded and written without them"
+        "`toFixed` keeps zeros at the end and rounds a half up; here it is rounded to even and written without them"
     )
     digits = translator.item(arguments[0]) if arguments else "0"
     return Value(f"str(round({value.text}, {digits}))", kind="text")
@@ -472,6 +769,9 @@ def _join(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> 
 
 
 def _concat(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
+    if value.kind == "text":
+        texts = [value, *(translator.text(translator.value(each)) for each in arguments)]
+        return Value(" + ".join(_bracketed(each, _ADD + 1) for each in texts), _ADD, "text")
     parts = [value, *(translator.present(translator.value(each)) for each in arguments)]
     return Value(" + ".join(_bracketed(each, _ADD + 1) for each in parts), _ADD, value.kind)
 
@@ -480,13 +780,13 @@ _METHODS: Mapping[str, Callable[[_Translator, Value, tuple[Any, ...]], Value]] =
     "toUpperCase": _simple("upper", "text"),
     "toLowerCase": _simple("lower", "text"),
     "trim": _simple("trim", "text"),
-    "split": _simple("split", "list"),
+    "split": _split,
     "join": _join,
     "includes": _contains,
-    "startsWith": _simple("starts_with", "boolean"),
-    "endsWith": _simple("ends_with", "boolean"),
+    "startsWith": _simple("starts_with", "boolean", 1),
+    "endsWith": _simple("ends_with", "boolean", 1),
     "replace": _replace,
-    "replaceAll": _simple("replace", "text"),
+    "replaceAll": _simple("replace", "text", 2),
     "slice": _slice,
     "concat": _concat,
     "reverse": _simple("reversed", "list"),
@@ -496,10 +796,10 @@ _METHODS: Mapping[str, Callable[[_Translator, Value, tuple[Any, ...]], Value]] =
     "find": _find,
     "some": _some,
     "every": _every,
-    "toString": _simple("str", "text"),
+    "toString": _to_string,
     "toFixed": _to_fixed,
-    "first": _simple("first"),
-    "last": _simple("last"),
+    "first": _simple("first", optional=True),
+    "last": _simple("last", optional=True),
     "unique": _simple("unique", "list"),
     "keys": _simple("keys", "list"),
     "values": _simple("values", "list"),
@@ -507,7 +807,7 @@ _METHODS: Mapping[str, Callable[[_Translator, Value, tuple[Any, ...]], Value]] =
     "isNotEmpty": _is_empty("not not {}"),
     "toInt": _simple("int", "number"),
     "toFloat": _simple("float", "number"),
-    "toNumber": _simple("float", "number"),
+    "toNumber": _method_to_number,
     "urlEncode": _simple("url_encode", "text"),
     "base64Encode": _simple("base64", "text"),
     "base64Decode": _simple("from_base64", "text"),

@@ -84,16 +84,20 @@ def _assignments(step: StepReader) -> list[dict[str, Any]]:
 
     def assign(base: str, name: Any, kind: str, key: str) -> None:
         at = f"parameters.assignments[{len(found)}]"
-        value = step.value(key, f"{at}.value")
+        keeps_null = kind == "string" and step.version > 3
+        value = step.text_or_null(key, f"{at}.value") if keeps_null else step.value(key, f"{at}.value")
         if (
             kind in ("array", "object")
             and isinstance(step.at(key), str)
             and not str(step.at(key)).startswith("=")
         ):
             value = literal(parsed_json(step.at(key)))
-        found.append({"name": str(name or "value"), "value": value, **({"type": kind} if kind else {})})
+        # A conversion to a text would make an empty one of null.
+        is_typed = bool(kind) and not str(value).startswith("{{ null if ")
+        found.append({"name": str(name or "value"), "value": value, **({"type": kind} if is_typed else {})})
         for each in ("id", "name", "type"):
-            step.carried(f"{base}.{each}", f"{at}.{each}" if each != "id" else at)
+            is_kept = each == "name" or (each == "type" and is_typed)
+            step.carried(f"{base}.{each}", f"{at}.{each}" if is_kept else at)
 
     dotted = step.at("options.dotNotation")
     if dotted is False:

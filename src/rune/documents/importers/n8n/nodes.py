@@ -42,7 +42,7 @@ def read_http(step: StepReader) -> list[Output]:
         step.carried(key, "", "see the credentials")
     full = _http_options(step, parameters)
     step.add("http", parameters)
-    if not full:
+    if not full and parameters.get("response") != "text":
         outputs = _http_list(step)
         if not outputs[0].flow.many:
             step.note(
@@ -50,7 +50,11 @@ def read_http(step: StepReader) -> list[Output]:
             )
         return [*outputs, *error_output(step)]
     shaped = step.importer.draft.new_id(f"{step.id}_response")
-    fields = (("body", "body"), ("headers", "headers"), ("statusCode", "status"))
+    property_name = "options.response.response.outputPropertyName"
+    step.carried(property_name, "type")
+    fields: tuple[tuple[str, str], ...] = (("body", "body"), ("headers", "headers"), ("statusCode", "status"))
+    if not full:
+        fields = ((str(step.at(property_name) or "data"), "body"),)
     assignments = [{"name": name, "value": f"{{{{ ${step.id}.{key} }}}}"} for name, key in fields]
     step.importer.draft.add_node(shaped, "edit", {"mode": "keep_only", "assignments": assignments})
     step.importer.draft.add_edge(step.id, shaped)

@@ -18,7 +18,7 @@ from rune.core.definition.strict_json import join
 from rune.documents.importers import javascript as js
 from rune.documents.importers.draft import Status, is_empty, literal_text
 from rune.documents.importers.javascript import Step, UntranslatableError
-from rune.documents.importers.translate import Translation, Value, quoted, translate
+from rune.documents.importers.translate import Translation, Value, number_text, quoted, translate
 
 if TYPE_CHECKING:
     from rune.documents.importers.n8n.graph import N8nImporter, Region
@@ -161,14 +161,14 @@ class N8nScope:
         """Return the position of the item among those that arrive at this node."""
         region = self._region
         if self._element or region is None:
-            return Value("$index" if self._element else "0", kind="number")
+            return Value("$index" if self._element else "0", kind="number", whole=True)
         if region.is_loop and region.batch == 1:
-            return Value("0", kind="number")
+            return Value("0", kind="number", whole=True)
         if region.is_loop or self._importer.is_thinned(region, self._name):
             raise UntranslatableError(
                 "the position of an item behind a node that passes on only some is not known"
             )
-        return Value("$index", kind="number")
+        return Value("$index", kind="number", whole=True)
 
     def _of(self, flow: Flow, steps: tuple[Step, ...], at: int, name: str) -> tuple[Value, int]:
         """Resolve `.item.json`, `.first().json`, `.last().json`, `.all()` and `.json` of a flow."""
@@ -181,7 +181,7 @@ class N8nScope:
             return self._item(flow, name), at + 1
         if names in (["first", "call", "json"], ["last", "call", "json"]):
             if not flow.many:
-                return Value(flow.text), at + 3
+                return Value(flow.text, kind="object"), at + 3
             return Value(f"({flow.text})[{0 if names[0] == 'first' else -1}]", optional=True), at + 3
         if names[:2] == ["all", "call"]:
             return Value(f'[{{"json": each}} for each in {flow.list_text}]', kind="list"), at + 2
@@ -191,14 +191,14 @@ class N8nScope:
     def _item(self, flow: Flow, name: str) -> Value:
         """Return the item of a flow that belongs to the item of this node."""
         if not flow.many:
-            return Value(flow.text)
+            return Value(flow.text, kind="object")
         text = flow.list_text
         if self._element:
             if text == self._arriving.list_text:
-                return Value("$item")
+                return Value("$item", kind="object")
         elif self._region is not None:
             if self._region.items == text:
-                return Value("$item")
+                return Value("$item", kind="object")
             if not self._region.is_loop and self._is_paired(text):
                 return Value(f"({text})[$index]", optional=True)
         raise UntranslatableError(f"the item of `{name}` that belongs to an item here is not known")
@@ -335,6 +335,22 @@ class StepReader:
         self.noted(key, target, notes)
         return found
 
+    def text_or_null(self, key: str, target: str) -> Any:
+        """Return a parameter as a template of a text, or of null if its expression gives none, and note it."""
+        given = self.at(key)
+        parts = list(_templates(given)) if isinstance(given, str) and given.startswith("=") else []
+        if parts != [(1, len(given or ""))]:
+            return self.value(key, target)
+        found = self.expression(given)
+        self.noted(key, target, found.notes)
+        if found.kind in {"text", "boolean", "null", "undefined"} or found.whole:
+            return f"{{{{ {found.text} }}}}"
+        if found.kind == "number":
+            return f"{{{{ {number_text(found.text)} }}}}"
+        plain = _OPTIONAL.fullmatch(found.text)
+        written = f"str({plain[1] if plain else found.text})"
+        return f"{{{{ null if ({found.text}) == null else {written} }}}}"
+
     def noted(self, key: str, target: str, notes: tuple[str, ...]) -> None:
         """Note a parameter as carried, or as approximated if its translation differs."""
         if notes:
@@ -370,7 +386,8 @@ class StepReader:
             pieces.append(literal_text(text[at:start]))
             found = self._translate(text[start + 2 : end - 2], element=element)
             notes += found.notes
-            pieces.append(f"{{{{ {found.text} }}}}")
+            is_whole = start == 1 and end == len(text)
+            pieces.append(f"{{{{ {found.text if is_whole else _inside_text(found)} }}}}")
             at = end
         pieces.append(literal_text(text[at:]))
         return "".join(pieces), tuple(notes)
@@ -397,7 +414,7 @@ class StepReader:
             found = self._translate(value[start + 2 : end - 2], element=element)
             notes += found.notes
             texts += [quoted(value[at:start])] if value[at:start] else []
-            texts.append(f"str({found.text})")
+            texts.append(f"str({_inside_text(found)})")
             at = end
         texts += [quoted(value[at:])] if value[at:] or not texts else []
         return Translation(" + ".join(texts), tuple(notes), "text")
@@ -502,6 +519,16 @@ class StepReader:
                 "exports contain no secrets; the node names the credential",
                 f"create the credential `{name}` (in n8n of the type {kind}) with `rune credentials`",
             )
+
+
+_OPTIONAL = re.compile(r"([$\w.]+) \?\? null")
+
+
+def _inside_text(found: Translation) -> str:
+    """Return the expression of a value inside of a text, with numbers and lists as JavaScript writes them."""
+    if found.kind == "number" and not found.whole:
+        return number_text(found.text)
+    return f'join({found.text}, ",")' if found.kind == "list" else found.text
 
 
 def parsed_json(value: Any) -> Any:
@@ -610,7 +637,8 @@ def _output(importer: N8nImporter, name: str, flow: Flow, value: Any) -> tuple[A
         return None
     if flow.text.startswith(f"{node}_response") and isinstance(value, dict):
         status, headers = value.get("statusCode", 200), value.get("headers", {})
-        return ({"status": status, "headers": headers, "body": value.get("body")},)
+        body = value["body"] if "body" in value else next(iter(value.values()), None)
+        return ({"status": status, "headers": headers, "body": body},)
     return ({"status": 200, "headers": {}, "body": value},) if f"{node}.body" in flow.text else None
 
 
