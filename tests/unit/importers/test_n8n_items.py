@@ -253,6 +253,28 @@ def test_condition_is_empty_holds_for_the_values_of_n8n(kind: str, value: Any, e
     assert ("Yes" in found, "No" in found) == (empty, not empty)
 
 
+def test_branches_of_several_items_that_meet_are_reported_as_two_runs() -> None:
+    """Each item takes one branch, but the items take both: n8n runs what is behind once for each."""
+    nodes = [split("Rows", "rows"), more_than("Most", "if", "v", 1), assign("A", v="=1"), assign("B", v="=2")]
+    links = ["Start Rows", "Rows Most", "Most:0 A", "Most:1 B", "A End", "B End"]
+    found = imported(export([*nodes, gather("End", "v")], *links))
+
+    messages = {each.source: each.message for each in found.report.entries if each.status == "approximated"}
+    assert "once for each branch" in messages["connections.A.main[0][0]"]
+    assert "once for each branch" in messages["connections.B.main[0][0]"]
+
+
+def test_aggregation_of_items_that_may_be_none_is_approximated() -> None:
+    several = imported(chain(split("Rows", "rows"), gather("End", "v")))
+    one = imported(chain(assign("A", v="=1"), gather("End", "v")))
+
+    reported = [
+        [each.node for each in found.report.entries if "no item arrives" in each.message]
+        for found in (several, one)
+    ]
+    assert reported == [["End"], []]
+
+
 def test_response_to_a_webhook_is_made_once_of_all_items() -> None:
     respond = step("Answer", "respondToWebhook", respondWith="allIncomingItems")
 

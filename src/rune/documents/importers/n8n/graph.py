@@ -724,7 +724,12 @@ class N8nImporter:
 
     @cached_property
     def _routers(self) -> list[str]:
-        return [each for each in self.nodes if kind_of(self.nodes[each]) in _ROUTERS]
+        """Nodes that pass one item to one of their outputs. Several items may take several."""
+        routers = [each for each in self.nodes if kind_of(self.nodes[each]) in _ROUTERS]
+        return [each for each in routers if self._takes_one_item(self.regions.get(each))]
+
+    def _takes_one_item(self, region: Region | None) -> bool:
+        return region is None or (region.is_loop and region.batch == 1)
 
     @cached_property
     def _triggers(self) -> list[str]:

@@ -436,6 +436,7 @@ def _side(text: str) -> str:
 
 
 _MAX_INPUTS = 100
+_NO_ITEMS = "n8n does not run this node, and none behind it, if no item arrives; here it gives empty lists"
 _CASE = "n8n sorts texts without regard to case; here capital letters come before small ones"
 _DEEP = "n8n merges objects that have the same name in both items; here that of the second item replaces the first"
 
@@ -537,6 +538,8 @@ def read_aggregate(step: StepReader) -> list[Output]:
                 step.carried(f"{base}.{key}", f"parameters.assignments[{at}]")
     if not assignments:
         raise UntranslatableError("the aggregation names no field")
+    if step.flow.many:
+        step.note("approximated", "", "type", _NO_ITEMS, "put a `conditional` before it if there may be none")
     step.add("edit", {"mode": "keep_only", "assignments": assignments})
     return step.out()
 
