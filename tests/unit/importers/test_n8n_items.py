@@ -228,29 +228,106 @@ def test_items_that_cannot_be_named_are_by_hand(nodes: list[Node], links: list[s
     assert [each.node for each in found.report.entries if each.status == "by_hand"] == [name]
 
 
+FIELDS = {
+    "zero": 0,
+    "none": None,
+    "blank": "",
+    "no": False,
+    "a": "Abc",
+    "five": 5,
+    "list": [1],
+    "empty": [],
+    "o": {"a": 1},
+}
+
+
 @pytest.mark.parametrize(
-    ("kind", "value", "empty"),
+    ("kind", "field", "operation", "right", "expected"),
     [
-        ("number", 0, False),
-        ("number", None, True),
-        ("boolean", False, False),
-        ("string", "", True),
-        ("string", None, True),
-        ("array", [], True),
-        ("object", {"a": 1}, False),
+        ("number", "zero", "empty", None, False),
+        ("number", "none", "empty", None, True),
+        ("boolean", "no", "empty", None, False),
+        ("string", "blank", "empty", None, True),
+        ("string", "none", "empty", None, True),
+        ("array", "empty", "empty", None, True),
+        ("object", "o", "empty", None, False),
+        ("string", "none", "exists", None, False),
+        ("string", "blank", "exists", None, True),
+        ("string", "missing", "equals", "", True),
+        ("string", "none", "notEquals", "", False),
+        ("string", "missing", "contains", "a", False),
+        ("string", "missing", "notContains", "a", True),
+        ("string", "missing", "startsWith", "a", False),
+        ("string", "a", "equals", "={{ $json.missing }}", False),
+        ("string", "a", "regex", "/^abc$/i", True),
+        ("string", "a", "regex", "/^abc$/", False),
+        ("string", "a", "regex", "^Abc$", True),
+        ("boolean", "no", "false", None, True),
+        ("boolean", "missing", "false", None, True),
+        ("boolean", "missing", "true", None, False),
+        ("array", "missing", "contains", 1, False),
+        ("array", "missing", "lengthEquals", 0, True),
+        ("array", "list", "lengthEquals", "1", True),
+        ("number", "five", "equals", "5", True),
+        ("number", "five", "gte", 5, True),
+        ("number", "missing", "gt", 1, False),
+        ("number", "missing", "lt", 1, False),
+        ("number", "none", "lt", 1, True),
     ],
 )
-def test_condition_is_empty_holds_for_the_values_of_n8n(kind: str, value: Any, empty: bool) -> None:
+def test_condition_holds_for_the_values_of_n8n(
+    kind: str, field: str, operation: str, right: Any, expected: bool
+) -> None:
     rule = {
-        "leftValue": "={{ $json.x }}",
-        "operator": {"type": kind, "operation": "empty", "singleValue": True},
+        "leftValue": f"={{{{ $json.{field} }}}}",
+        "rightValue": right,
+        "operator": {"type": kind, "operation": operation},
     }
-    test = step("If", "if", 2, conditions={"combinator": "and", "conditions": [rule]})
+    options = {"caseSensitive": True, "typeValidation": "strict"}
+    test = step("If", "if", 2, conditions={"combinator": "and", "conditions": [rule], "options": options})
+
+    assert took(test) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "operation", "right", "expected"),
+    [
+        ("string", "zero", "isEmpty", None, False),
+        ("string", "none", "isEmpty", None, True),
+        ("string", "empty", "isEmpty", None, True),
+        ("string", "missing", "contains", "a", False),
+        ("string", "missing", "equal", "", False),
+        ("number", "missing", "smaller", 5, True),
+        ("number", "none", "larger", 5, False),
+    ],
+)
+def test_former_condition_holds_for_the_values_of_n8n(
+    kind: str, field: str, operation: str, right: Any, expected: bool
+) -> None:
+    rule = {"value1": f"={{{{ $json.{field} }}}}", "value2": right, "operation": operation}
+
+    assert took(step("If", "if", 1, conditions={kind: [rule]})) == expected
+
+
+def test_condition_without_regard_to_case_keeps_the_pattern() -> None:
+    rule = {
+        "leftValue": "={{ $json.a }}",
+        "rightValue": "\\D",
+        "operator": {"type": "string", "operation": "regex"},
+    }
+    options = {"caseSensitive": False}
+
+    assert took(
+        step("If", "if", 2, conditions={"combinator": "and", "conditions": [rule], "options": options})
+    )
+
+
+def took(test: Node) -> bool:
+    """Whether the output `true` of an If was taken."""
     nodes = [test, step("Yes", "noOp"), step("No", "noOp")]
-
-    found = outputs(imported(export(nodes, "Start If", "If:0 Yes", "If:1 No")), {"x": value})
-
-    assert ("Yes" in found, "No" in found) == (empty, not empty)
+    found = outputs(imported(export(nodes, "Start If", "If:0 Yes", "If:1 No")), FIELDS)
+    assert ("Yes" in found) != ("No" in found)
+    return "Yes" in found
 
 
 def test_branches_of_several_items_that_meet_are_reported_as_two_runs() -> None:

@@ -4,6 +4,7 @@ those that work on the list of all items.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -47,6 +48,8 @@ _LENGTHS = {
 }  # fmt: skip
 
 _PLAIN = re.compile(r'[$\w.]+|-?[\d.]+|"[^"\\]*"')
+_OPTIONAL = re.compile(r"[$\w.]+ \?\? null")
+_SLASHES = "a pattern between slashes, with flags behind it, is not read as such"
 _DATES = "dates are compared as texts; both must be written in the same way"
 
 
@@ -341,7 +344,7 @@ def conditions_of(given: Mapping[str, Any], operand: Operand, *, former: bool) -
         conditions = mapping(given.get("conditions"))
         word = " or " if conditions.get("combinator") == "or" else " and "
         options = mapping(conditions.get("options"))
-        fold = options.get("caseSensitive") is False
+        fold = bool(options) and not options.get("caseSensitive")
         parts = [_rule(each, operand, notes, fold=fold) for each in sequence(conditions.get("conditions"))]
     if not parts:
         return Translation("true")
@@ -354,7 +357,8 @@ def _former(given: Any, operand: Operand, notes: list[str]) -> Any:
         for rule in map(mapping, sequence(rules)):
             operation = str(rule.get("operation") or _FORMER_DEFAULTS.get(kind, "equal"))
             operation = _FORMER_OPERATIONS.get(operation, operation)
-            yield _compare(kind, operation, operand(rule.get("value1")), rule.get("value2"), operand, notes)
+            left = operand(rule.get("value1"))
+            yield _compare(kind, operation, left, rule.get("value2"), operand, notes, former=True)
 
 
 def former_rule(kind: str, rule: Mapping[str, Any], left: Any, operand: Operand) -> Translation:
@@ -362,7 +366,7 @@ def former_rule(kind: str, rule: Mapping[str, Any], left: Any, operand: Operand)
     notes: list[str] = []
     operation = str(rule.get("operation") or _FORMER_DEFAULTS.get(kind, "equal"))
     operation = _FORMER_OPERATIONS.get(operation, operation)
-    text = _compare(kind, operation, operand(left), rule.get("value2"), operand, notes)
+    text = _compare(kind, operation, operand(left), rule.get("value2"), operand, notes, former=True)
     return Translation(text, tuple(notes), "boolean")
 
 
@@ -383,29 +387,38 @@ def _compare(
     notes: list[str],
     *,
     fold: bool = False,
+    former: bool = False,
 ) -> str:
     notes.extend(left.notes)
     if operation in _DENIED:
-        return f"not ({_compare(kind, _DENIED[operation], left, right, operand, notes, fold=fold)})"
-    subject = left.text
-    if operation == "exists":
-        return f"{_side(subject)} != null"
-    if operation == "empty":
-        # A number or boolean is empty if there is none; 0 and false are values.
-        return (
-            f"not {_side(subject)}" if kind in ("string", "array", "object") else f"{_side(subject)} == null"
-        )
-    if operation in ("true", "false"):
-        return f"{_side(subject)} == {operation}"
+        inner = _compare(kind, _DENIED[operation], left, right, operand, notes, fold=fold, former=former)
+        return f"not ({inner})"
+    single = _single(kind, operation, left.text, former=former)
+    if single:
+        return single
     value = operand(right)
     notes.extend(value.notes)
-    other = _typed(kind, value)
+    other = _typed("number" if operation in _LENGTHS else kind, value)
+    subject = _without_null(left, kind, operation, former=former)
+    if kind == "string" and not former and value.kind != "text":
+        other = _without_null(value, kind, operation, former=former)
     if operation in _LENGTHS:
         return f"len({subject}) {_LENGTHS[operation]} {other}"
     if kind == "dateTime":
         notes.append(_DATES)
+    if operation == "regex":
+        other = _pattern(value, other, notes)
     if fold and kind == "string":
-        subject, other = f"lower(str({subject}))", f"lower(str({other}))"
+        subject = f"lower(str({subject}))"
+        other = other if operation == "regex" else f"lower(str({other}))"
+    path = subject.removesuffix(" ?? null")
+    if kind == "number" and operation in _ORDER and not former and _OPTIONAL.fullmatch(subject):
+        # A missing value is neither more nor less than a number, and null counts as 0.
+        return f"exists({path}) and {_binary(f'{path} ?? 0', operation, other)}"
+    return _binary(subject, operation, other)
+
+
+def _binary(subject: str, operation: str, other: str) -> str:
     if operation == "equals":
         return f"{_side(subject)} == {_side(other)}"
     if operation in _ORDER:
@@ -416,6 +429,46 @@ def _compare(
     if operation not in words:
         raise UntranslatableError(f"the condition `{operation}` has no counterpart")
     return f"{words[operation]}({subject}, {other})"
+
+
+def _single(kind: str, operation: str, subject: str, *, former: bool) -> str:
+    """Translate a condition on one value; empty if the operation takes two."""
+    if operation == "exists":
+        return f"{_side(subject)} != null"
+    if operation == "empty" and former:
+        return f'{_side(subject)} in [null, "", [], {{}}]'
+    if operation == "empty":
+        # A number or boolean is empty if there is none; 0 and false are values.
+        return (
+            f"not {_side(subject)}" if kind in ("string", "array", "object") else f"{_side(subject)} == null"
+        )
+    if operation == "true":
+        return f"{_side(subject)} == true"
+    return f"not {_side(subject)}" if operation == "false" else ""
+
+
+def _without_null(value: Translation, kind: str, operation: str, *, former: bool) -> str:
+    """Return a side of a condition with the value that n8n puts in place of null."""
+    if former:
+        in_place = '""' if operation in ("contains", "regex") else "0" if operation in _ORDER else ""
+    else:
+        in_place = {"string": '""', "array": "[]"}.get(kind, "")
+    if not in_place or value.kind:
+        return value.text
+    text = value.text.removesuffix(" ?? null") if _OPTIONAL.fullmatch(value.text) else f"({value.text})"
+    return f"{text} ?? {in_place}"
+
+
+def _pattern(value: Translation, text: str, notes: list[str]) -> str:
+    """Return a regular expression; n8n reads one between slashes with its flags."""
+    if not value.text.startswith('"') or value.kind != "text":
+        notes.append(_SLASHES)
+        return text
+    found = re.fullmatch(r"/(.*?)/([gimusy]*)", json.loads(value.text), re.DOTALL)
+    if found is None:
+        return text
+    flags = "".join(each for each in found[2] if each in "ims")
+    return quoted(f"(?{flags}){found[1]}" if flags else found[1])
 
 
 def _typed(kind: str, value: Translation) -> str:
