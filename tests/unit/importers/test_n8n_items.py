@@ -399,6 +399,22 @@ def test_field_that_is_set_has_the_value_of_n8n_or_a_note(name: str, value: str,
     assert outputs(found, DATA)["Set"] == [{name: expected}]
 
 
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ('={"a": {{ $json.none }}}', {"a": None}),
+        ('={"a": {{ $json.tags }}}', {"a": ["a", "b"]}),
+        ('={"a": {{ $json.tags.map(t => t) }}}', {"a": ["a", "b"]}),
+        ('={"a": "{{ $json.qty }}", "b": {{ $json.half * 2 }}}', {"a": "2", "b": 5}),
+        ("={{ ({a: $json.price}) }}", {"a": 3}),
+    ],
+)
+def test_raw_fields_are_the_json_of_n8n(output: str, expected: Any) -> None:
+    assert outputs(imported(chain(step("Set", "set", 3.4, mode="raw", jsonOutput=output))), DATA)["Set"] == [
+        expected
+    ]
+
+
 def test_text_of_a_response_is_under_the_name_of_n8n() -> None:
     fetch = step("Post", "httpRequest", 4.2, url="https://api.example/1")
     fetch["parameters"]["options"] = {"response": {"response": {"responseFormat": "text"}}}

@@ -133,7 +133,7 @@ def _set_raw(step: StepReader, *, keep_only: bool) -> list[Output]:
         source = f"merge({step.flow.text}, {quoted(value)})" if not keep_only else quoted(value)
         step.carried("jsonOutput", "parameters.from")
     else:
-        found = step.expression(value)
+        found = step.expression(value, raw=True)
         text = f"parse_json({found.text})" if found.kind == "text" else found.text
         source = text if keep_only else f"merge({step.flow.text}, {text})"
         step.noted("jsonOutput", "parameters.from", found.notes)

@@ -398,8 +398,8 @@ class StepReader:
         except UntranslatableError as error:
             raise UntranslatableError(f"the expression `{source.strip()[:200]}`: {error.message}") from None
 
-    def expression(self, value: Any, *, element: bool = False) -> Translation:
-        """Translate a value to an expression."""
+    def expression(self, value: Any, *, element: bool = False, raw: bool = False) -> Translation:
+        """Translate a value to an expression. Inside of a raw text n8n writes null, lists and objects as JSON."""
         if not isinstance(value, str):
             return Translation(quoted(value), (), "number" if isinstance(value, int | float) else "")
         if not value.startswith("="):
@@ -414,7 +414,7 @@ class StepReader:
             found = self._translate(value[start + 2 : end - 2], element=element)
             notes += found.notes
             texts += [quoted(value[at:start])] if value[at:start] else []
-            texts.append(f"str({_inside_text(found)})")
+            texts.append(_inside_json(found) if raw else f"str({_inside_text(found)})")
             at = end
         texts += [quoted(value[at:])] if value[at:] or not texts else []
         return Translation(" + ".join(texts), tuple(notes), "text")
@@ -519,6 +519,15 @@ class StepReader:
                 "exports contain no secrets; the node names the credential",
                 f"create the credential `{name}` (in n8n of the type {kind}) with `rune credentials`",
             )
+
+
+def _inside_json(found: Translation) -> str:
+    """Return the expression of a value inside of a text that is read as JSON."""
+    if found.kind == "number" and not found.whole:
+        return number_text(found.text)
+    if found.kind:
+        return f"str({found.text})"
+    return f'("null" if ({found.text}) == null else str({found.text}))'
 
 
 _OPTIONAL = re.compile(r"([$\w.]+) \?\? null")
