@@ -424,35 +424,60 @@ def test_text_of_a_response_is_under_the_name_of_n8n() -> None:
     assert found["Set"] == [{"a": "10"}]
 
 
+Part = tuple[list[Node], list[str], str]
+"""Nodes, the links between them, and the output by which items leave. The first node is the entry."""
 Model = Callable[[list[int]], list[int]]
-STEPS: dict[str, tuple[Callable[[str], list[Node]], Model]] = {
-    "add": (lambda name: [assign(name, v="={{ $json.v + 1 }}")], lambda values: [each + 1 for each in values]),
-    "request": (lambda name: [request(name)], lambda values: [each * 10 for each in values]),
-    "none": (lambda name: [step(name, "noOp")], lambda values: values),
-    "size": (lambda name: [assign(name, v="={{ $input.all().length + $json.v }}")],
+
+
+def one(node: Node) -> Part:
+    return [node], [], node["name"]
+
+
+def looped(name: str, node: Node) -> Part:
+    return [loop(name), node], [f"{name}:1 {node['name']}", f"{node['name']} {name}"], f"{name}:0"
+
+
+STEPS: dict[str, tuple[Callable[[str], Part], Model]] = {
+    "add": (lambda name: one(assign(name, v="={{ $json.v + 1 }}")), lambda values: [each + 1 for each in values]),
+    "request": (lambda name: one(request(name)), lambda values: [each * 10 for each in values]),
+    "none": (lambda name: one(step(name, "noOp")), lambda values: values),
+    "size": (lambda name: one(assign(name, v="={{ $input.all().length + $json.v }}")),
              lambda values: [each + len(values) for each in values]),
-    "first": (lambda name: [assign(name, v="={{ $input.first().json.v }}")], lambda values: values[:1] * len(values)),
-    "sort": (lambda name: [order(name, "v")], lambda values: sorted(values, reverse=True)),
-    "limit": (lambda name: [step(name, "limit", maxItems=3)], lambda values: values[:3]),
-    "unique": (lambda name: [step(name, "removeDuplicates")], lambda values: list(dict.fromkeys(values))),
-    "filter": (lambda name: [more_than(name, "filter", "v", 4)], lambda values: [each for each in values if each > 4]),
-    "gather": (lambda name: [gather(name), split(f"{name}_again", "all")], lambda values: values),
+    "first": (lambda name: one(assign(name, v="={{ $input.first().json.v }}")),
+              lambda values: values[:1] * len(values)),
+    "once": (lambda name: one(once(assign(name, v="={{ $json.v + 1 }}"))),
+             lambda values: [each + 1 for each in values[:1]]),
+    "sort": (lambda name: one(order(name, "v")), lambda values: sorted(values, reverse=True)),
+    "limit": (lambda name: one(step(name, "limit", maxItems=3)), lambda values: values[:3]),
+    "unique": (lambda name: one(step(name, "removeDuplicates")), lambda values: list(dict.fromkeys(values))),
+    "filter": (lambda name: one(more_than(name, "filter", "v", 4)), lambda values: [e for e in values if e > 4]),
+    "if": (lambda name: ([more_than(name, "if", "v", 4)], [], f"{name}:0"),
+           lambda values: [e for e in values if e > 4]),
+    "gather": (lambda name: ([gather(name), split(f"{name}_again", "all")], [f"{name} {name}_again"], f"{name}_again"),
+               lambda values: values),
+    "loop": (lambda name: looped(name, assign(f"{name}_add", v="={{ $json.v + 1 }}")),
+             lambda values: [each + 1 for each in values]),
+    "loop request": (lambda name: looped(name, request(f"{name}_post")), lambda values: [each * 10 for each in values]),
 }  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=6),
     st.lists(st.integers(0, 9), min_size=1, max_size=4),
 )
 def test_chain_of_nodes_gives_the_items_of_n8n(kinds: list[str], values: list[int]) -> None:
     expected = values
-    nodes = [split("Rows", "rows")]
+    nodes, links, last = [split("Rows", "rows")], ["Start Rows"], "Rows"
     for at, kind in enumerate(kinds):
         make, model = STEPS[kind]
-        nodes += make(f"{kind}{at}")
+        made, inner, leaving = make(f"{kind.replace(' ', '_')}{at}")
+        nodes += made
+        links += [f"{last} {made[0]['name']}", *inner]
+        last = leaving
         expected = model(expected)
+    source = export([*nodes, gather("End", "v")], *links, f"{last} End")
 
-    found = outputs(imported(chain(*nodes, gather("End", "v"))), {"rows": [{"v": each} for each in values]})
+    found = outputs(imported(source), {"rows": [{"v": each} for each in values]})
 
     assert found["End"] == [{"v": expected}]
