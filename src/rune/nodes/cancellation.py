@@ -1,7 +1,8 @@
 """Stops the coroutine of a node that ignores its cancellation.
 
 A task ends only when its coroutine does. One that catches the cancellation and goes on would keep the slot of the
-worker, although its node has timed out, and the process, although it is told to stop.
+worker, although its node has timed out, and the process, although it is told to stop
+(docs/adr/0080-a-node-that-ignores-its-cancellation-is-closed.md).
 """
 
 from __future__ import annotations
