@@ -13,7 +13,7 @@ from typing import Any
 _END = r"\s*\??\.\s*(?:all|first|last)\b"
 _INPUT = re.compile(r"\$input" + _END)
 _NODE = re.compile(
-    r"""\$(?:\(\s*|node\s*\[\s*)(?P<quote>["'`])(?P<name>(?:\\.|(?!(?P=quote)).)*)(?P=quote)\s*[\])]"""
+    r"""\$(?:\(\s*|node\s*\[\s*)(?P<quote>["'`])(?P<name>(?:\\.|(?!(?P=quote))[^\\])*+)(?P=quote)\s*[\])]"""
     + _END,
     re.DOTALL,
 )
