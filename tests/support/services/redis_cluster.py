@@ -213,19 +213,23 @@ class RedisClusterServers:
 
     def master_of(self, key: str) -> ClusterNode:
         """Return the master that has a key."""
-        return self._owner(self._slot(key))
+        slot = self._slot(key)
+        owner = self._owner(slot)
+        assert owner is not None, f"no server has the slot {slot}"
+        return owner
 
     def _slot(self, key: str) -> int:
         found = self.running[0].ask("CLUSTER", "KEYSLOT", key)
         assert isinstance(found, int)
         return found
 
-    def _owner(self, slot: int) -> ClusterNode:
+    def _owner(self, slot: int) -> ClusterNode | None:
+        """Return the master that has a slot; None while none has taken over from one that failed."""
         with self.running[0].connect() as client:
             for first, last, master, *_ in client.execute_command("CLUSTER", "SLOTS"):
                 if first <= slot <= last:
                     return next(each for each in self.nodes if each.port == master[1])
-        raise AssertionError(f"no server has the slot {slot}")
+        return None
 
     def replica_of(self, master: ClusterNode) -> ClusterNode:
         """Return the replica of a master."""
@@ -239,14 +243,14 @@ class RedisClusterServers:
     def begin_move(self, key: str) -> SlotMove:
         """Begin to move the slot of a key to another master."""
         slot = self._slot(key)
-        source = self._owner(slot)
+        source = self.master_of(key)
         return SlotMove(
             slot, source, next(each for each in self.masters() if each is not source), self.masters()
         )
 
     def await_new_master(self, key: str, former: ClusterNode) -> ClusterNode:
         """Wait until another server has a key, and return it."""
-        self._await("a replica has taken over", lambda: self.master_of(key) is not former)
+        self._await("a replica has taken over", lambda: self._owner(self._slot(key)) not in (former, None))
         return self.master_of(key)
 
     def await_replica(self, node: ClusterNode) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from typing import Annotated
 
 from fastapi import Body, Path, Query
@@ -12,7 +13,7 @@ from starlette.responses import Response
 from rune.core.permissions import Principal
 from rune.ports.queries import BulkAction, BulkJob, BulkOutcome, BulkStatus, Outcome, Summary
 from rune.runtime.execution_data import ExecutionNotFoundError
-from rune.runtime.plan_cache import MissingNodeTypeError
+from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.services.bulk import MAX_BULK_TARGETS, BulkJobNotFoundError
 from rune.server.auth import requires
 from rune.server.context import ServerContext
@@ -177,7 +178,7 @@ async def preview_bulk_job(
     found, more = await _select(server, caller, body)
     eligible = [each for each in found if _eligible(body.action, each)]
     if body.action in PLANNED:
-        unknown = await _without_plan(server, {each.hash for each in eligible})
+        unknown = await _without_types(server, {each.hash for each in eligible})
         eligible = [each for each in eligible if each.hash not in unknown]
     return Reply(
         BulkPreview(
@@ -269,14 +270,15 @@ async def _named(server: ServerContext, caller: Principal, id: str) -> Summary:
     return found
 
 
-async def _without_plan(server: ServerContext, hashes: set[str]) -> set[str]:
-    """Return which definitions this process cannot start, because it lacks one of their node types."""
-    found = set()
+async def _without_types(server: ServerContext, hashes: set[str]) -> set[str]:
+    """Return which definitions this process cannot start, because it lacks one of their node types. One that is not
+    stored is none of them: the job names it."""
+    plans, found = server.engine.plans, set()
     for each in hashes:
-        try:
-            await server.engine.plans.plan(each)
-        except MissingNodeTypeError:
-            found.add(each)
+        with suppress(DefinitionNotFoundError):
+            definition = await plans.definition(each)
+            if {node.type for node in definition.nodes} - plans.catalogue.keys():
+                found.add(each)
     return found
 
 
