@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import suppress
 from typing import Annotated
 
+import msgspec
 from fastapi import Body, Path, Query
 from pydantic import ConfigDict, Field
 from starlette.responses import Response
@@ -272,10 +273,10 @@ async def _named(server: ServerContext, caller: Principal, id: str) -> Summary:
 
 async def _without_types(server: ServerContext, hashes: set[str]) -> set[str]:
     """Return which definitions this process cannot start, because it lacks one of their node types. One that is not
-    stored is none of them: the job names it."""
+    stored or damaged is none of them: the job names it."""
     plans, found = server.engine.plans, set()
     for each in hashes:
-        with suppress(DefinitionNotFoundError):
+        with suppress(DefinitionNotFoundError, msgspec.ValidationError):
             definition = await plans.definition(each)
             if {node.type for node in definition.nodes} - plans.catalogue.keys():
                 found.add(each)
