@@ -12,11 +12,8 @@ from typing import Any
 
 _END = r"\s*\??\.\s*(?:all|first|last)\b"
 _INPUT = re.compile(r"\$input" + _END)
-_NODE = re.compile(
-    r"""\$(?:\(\s*|node\s*\[\s*)(?P<quote>["'`])(?P<name>(?:\\.|(?!(?P=quote))[^\\])*+)(?P=quote)\s*[\])]"""
-    + _END,
-    re.DOTALL,
-)
+_QUOTED = r"""(?:'(?:\\.|[^'\\])*+'|"(?:\\.|[^"\\])*+"|`(?:\\.|[^`\\])*+`)"""
+_NODE = re.compile(rf"\$(?:\(\s*|node\s*\[\s*)(?P<name>{_QUOTED})\s*[\])]{_END}", re.DOTALL)
 _MEMBER = re.compile(r"\$node\s*\.\s*(?P<name>[A-Za-z_$][\w$]*)" + _END)
 
 
@@ -28,11 +25,15 @@ def reads_input(parameters: Any) -> bool:
 def nodes_read(parameters: Any) -> set[str]:
     """Return the names of the nodes whose items expressions read as a list."""
     return {
-        re.sub(r"\\(.)", r"\1", match["name"])
+        _unquoted(match["name"])
         for text in _expressions(parameters)
         for pattern in (_NODE, _MEMBER)
         for match in pattern.finditer(text)
     }
+
+
+def _unquoted(name: str) -> str:
+    return re.sub(r"\\(.)", r"\1", name[1:-1], flags=re.DOTALL) if name[0] in "'\"`" else name
 
 
 def _expressions(value: Any) -> Iterator[str]:
