@@ -25,6 +25,7 @@ SOURCE = Path(rune.__file__).parent
 # Quadratic work takes at least 0.3 s at the last size, linear work a millisecond.
 SIZES = (30, 1_000, 12_000)
 LIMIT_S = 0.1
+MAX_CALLS = 3
 SEARCHES = frozenset({"search", "sub", "subn", "split", "findall", "finditer"})
 WHOLE = frozenset({"match", "fullmatch"})
 CHARACTERS = [chr(code) for code in (9, 10, 13, *range(32, 127))]
@@ -203,9 +204,13 @@ def slow_text(used: Used) -> tuple[str, str, str, int, float] | None:
 
 
 def cpu_seconds(call: Any, text: Any) -> float:
-    began = time.thread_time()
-    call(text)
-    return time.thread_time() - began
+    """Return the CPU time of a call: the shortest of several that exceed the limit, which other processes make slower."""
+    found: list[float] = []
+    while len(found) < MAX_CALLS and min(found, default=LIMIT_S + 1) > LIMIT_S:
+        began = time.thread_time()
+        call(text)
+        found.append(time.thread_time() - began)
+    return min(found)
 
 
 # Applied only to files of the package.
