@@ -204,7 +204,7 @@ def slow_text(used: Used) -> tuple[str, str, str, int, float] | None:
 
 
 def cpu_seconds(call: Any, text: Any) -> float:
-    """Return the CPU time of a call: the shortest of several that exceed the limit, which other processes make slower."""
+    """Return the CPU time of a call, the shortest of several that exceed the limit: other processes make it longer."""
     found: list[float] = []
     while len(found) < MAX_CALLS and min(found, default=LIMIT_S + 1) > LIMIT_S:
         began = time.thread_time()
