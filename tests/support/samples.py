@@ -9,9 +9,11 @@ fill the fields that both have alike. What is read is printed as plain data.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple, get_args
 
 import msgspec
@@ -21,13 +23,11 @@ from rune.adapters.encryption import Content, PublicFields
 from rune.adapters.redis.encoding import decode_token, encode_token
 from rune.adapters.redis.processes import decode_ended, encode_ended
 from rune.adapters.redis.streams import letter_fields
-from rune.codec import facts, messages, records, rpc
+from rune.codec import facts, messages, rpc
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
 from rune.core.execution.outcome import Error
-from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
-from rune.core.schedules import ScheduleState
 from rune.nodes.attempt_log import StoredLog
 from rune.ports.access import Limits
 from rune.ports.credentials import AnyFields
@@ -35,6 +35,18 @@ from rune.ports.journal import ExecutionRecord
 from rune.ports.processes import LiveReport, ProcessInfo
 from rune.ports.queries import BulkJob, BulkOutcome
 from rune.ports.workflows import Trigger
+
+
+def _imported(name: str, *modules: str) -> Any:
+    """Return what a module defines: of the first of these modules that this version has."""
+    for module in modules:
+        with suppress(ModuleNotFoundError):
+            return getattr(importlib.import_module(module), name)
+    raise ImportError(f"no module of {modules} exists")
+
+
+Inline = _imported("Inline", "rune.core.execution.stored_value", "rune.codec.facts")
+ScheduleState = _imported("ScheduleState", "rune.core.schedules", "rune.core.triggers")
 
 
 class Sample(NamedTuple):
@@ -252,18 +264,26 @@ def _rpc() -> dict[str, Sample]:
     }
 
 
+def _records() -> dict[str, Sample]:
+    """Rows of executions."""
+    try:
+        encode = _imported("encode_record", "rune.codec.records")
+        decode = _imported("decode_record", "rune.codec.records")
+    except ImportError:  # a version that stores the object as it is
+        encode, decode = msgspec.msgpack.encode, msgspec.msgpack.Decoder(ExecutionRecord).decode
+    return {
+        "ExecutionRecord": Sample(lambda: encode(_record()), lambda data: _with_plain_input(decode(data))),
+        "ExecutionRecord, minimal": Sample(
+            lambda: encode(_record(minimal=True)), lambda data: _with_plain_input(decode(data))
+        ),
+    }
+
+
 def samples() -> dict[str, Sample]:
     """Return all samples by name."""
     return {
         **_facts(),
-        "ExecutionRecord": Sample(
-            lambda: records.encode_record(_record()),
-            lambda data: _with_plain_input(records.decode_record(data)),
-        ),
-        "ExecutionRecord, minimal": Sample(
-            lambda: records.encode_record(_record(minimal=True)),
-            lambda data: _with_plain_input(records.decode_record(data)),
-        ),
+        **_records(),
         **_msgpack(Trigger),
         **_msgpack(ScheduleState),
         **_msgpack(BulkJob),
