@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 from collections import Counter
 from typing import Any
 
@@ -23,6 +24,9 @@ settings.register_profile("gate", derandomize=bool(os.environ.get("CI")), deadli
 settings.register_profile("whole", deadline=None, max_examples=1_000)
 settings.load_profile("whole" if WHOLE else "gate")
 
+COLLECTION_MB = 700
+"""Memory of a process that has imported all tests. What modules hold slows the collection of garbage in each test."""
+
 SECONDS = ROOT / ".cache" / "test_seconds.json"
 """How long the tests of each file took when they last ran, for `tools/test_changed.py`."""
 _seconds: Counter[str] = Counter()
@@ -37,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     groups = grouped(item.nodeid for item in items)
     items.sort(key=lambda item: rank(groups[item.nodeid]))
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    if megabytes > COLLECTION_MB:
+        raise pytest.UsageError(
+            f"The collection of the tests takes {megabytes} MB of memory, more than {COLLECTION_MB} MB:"
+            " a test module makes large values when it is imported instead of in its tests."
+        )
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documents import document, node
+from tests.support.documents import document, edit, node
 from tests.support.in_process_cli import InProcessCli
 
 ELEMENTS = 1_000_000
@@ -22,17 +22,15 @@ TRANSFORM = document(
     [
         node("start", "input"),
         node("wide", "wide.list", {"count": ELEMENTS}),
-        node(
-            "out",
-            "output",
-            {
-                "value": "{{ [len($wide), sum($wide), max($wide), -1 in $wide,"
-                " len([x for x in $wide if x % 10 == 0])] }}"
-            },
-        ),
+        # One transform for each node, because the limit applies to each.
+        edit("tenths", "{{ len([x for x in $wide if x % 10 == 0]) }}"),
+        edit("sums", "{{ [len($wide), sum($wide), max($wide)] }}"),
+        node("out", "output", {"value": "{{ $sums.k + [-1 in $wide, $tenths.k] }}"}),
     ],
     "start>wide",
-    "wide>out",
+    "wide>tenths",
+    "tenths>sums",
+    "sums>out",
     id="wide",
 )
 
