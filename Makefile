@@ -39,6 +39,7 @@ UNTRACED := tests/unit/core/expr/test_hostile.py tests/unit/core/expr/test_hosti
             tests/unit/core/expr/test_properties.py
 OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/support/,$(wildcard tests/*/))) \
             $(filter-out tests/unit/core/,$(wildcard tests/unit/[a-z]*/)) $(wildcard tests/unit/test_*.py)
+# Tests marked `long` run in test-long only. No fault and no mutant needs them: tests/lint/test_long_tests.py.
 # Tests marked `alone` have limits of CPU time. Other processes on the same cores make each instruction slower, so they run
 # after the others, one at a time.
 MEASURED := tests/integration/testing

@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.cli_process import until
 from tests.support.paths import ROOT
 from tests.support.services.keeper import RUN
+
+pytestmark = pytest.mark.long
 
 PROCESSES = 2
 

@@ -229,6 +229,7 @@ def test_patterns_are_found() -> None:
     assert {"rune.nodes.redaction._PAIR", "rune.core.expr.lexer._QUOTED"} <= places
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("pattern", "method"),
     [

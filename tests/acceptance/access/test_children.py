@@ -18,6 +18,8 @@ from tests.support.documents import document, node
 from tests.support.services.rabbitmq import broker
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 SALARIES = "salaries-of-everybody"
 FORBIDDEN = ("halted", "CHILD_FORBIDDEN")
 COMPLETED = ("completed", None)

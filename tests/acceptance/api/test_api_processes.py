@@ -19,6 +19,8 @@ from tests.support.api_server import DEADLINE, HELLO, WAITS
 from tests.support.backends import stores
 from tests.support.services.fleet import Fleet, Process, fleet
 
+pytestmark = pytest.mark.long
+
 KEY = "0123456789abcdef01234567"
 
 SIGNALS = 20

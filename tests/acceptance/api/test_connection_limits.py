@@ -29,6 +29,8 @@ from tests.support.async_test import async_test
 from tests.support.up_process import UpProcess
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 HOST = b"host: localhost\r\n"
 KEY = "k" * 32
 

@@ -25,6 +25,8 @@ from tests.support.loop_meter import MeteredServer
 from tests.support.shapes import diamonds, done
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 JOINS = 30
 MAX_SHOWN_BYTES = 2_000_000
 """Of answers that do not have a whole value: values of up to 64 KiB are in them."""

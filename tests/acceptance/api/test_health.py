@@ -18,6 +18,8 @@ from tests.support.services.fleet import Fleet, Process, fleet
 from tests.support.services.postgres import free_port
 from tests.support.services.redis_server import RedisServer
 
+pytestmark = pytest.mark.long
+
 TWO_BEATS = 10.0
 SOON = 100.0
 

@@ -24,6 +24,8 @@ from tests.support.api_server import API, HELLO, WAITS
 from tests.support.async_test import async_test
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 KEY = "k" * 32
 LASTS_S = 1.5
 MAX_GROWTH_KIB = 48 * 1024

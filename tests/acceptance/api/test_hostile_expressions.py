@@ -18,6 +18,8 @@ import pytest
 
 from rune.client import AsyncClient
 
+pytestmark = pytest.mark.long
+
 SOURCE = Path(__file__).resolve().parents[3] / "src"
 LIMIT_MS = 1_500
 DEADLINE_S = 120.0

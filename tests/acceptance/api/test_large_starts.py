@@ -14,6 +14,8 @@ from rune.core.limits import LIMITS
 from rune.server.bodies import MAX_BYTES_IN_FLIGHT
 from tests.acceptance.api.test_hostile_expressions import Pings, definition, url
 
+pytestmark = pytest.mark.long
+
 __all__ = ["url"]
 
 DEFINITION = json.dumps(definition("$trigger.n")).encode()

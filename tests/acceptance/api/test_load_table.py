@@ -60,6 +60,8 @@ from tests.support.load_rows import (
 from tests.support.loop_meter import MeteredServer
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 ITEMS = 100_000 if WHOLE else 5_000
 ELEMENTS = 10_000 if WHOLE else 2_000
 MAX_BUSY_S = 1.0 if WHOLE else 0.5

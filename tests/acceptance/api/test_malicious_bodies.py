@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.api_server import HELLO, RunningServer, run
 
+pytestmark = pytest.mark.long
+
 DEEP = 200_000
 BOMBS: dict[str, bytes] = {
     "deep lists": b"[" * DEEP + b"]" * DEEP,

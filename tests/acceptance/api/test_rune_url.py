@@ -23,6 +23,8 @@ from tests.support.in_process_cli import InProcessCli
 from tests.support.trigger_workflows import webhook_workflow
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 UNREACHABLE = "http://127.0.0.1:9"
 NAME = ("-i", '{"name": "Ada"}')
 

@@ -19,6 +19,8 @@ from tests.support.paths import SOURCE
 from tests.support.shapes import START, chain, diamonds, done, ladder, nested_merges, wide_join
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 SMALL, LARGE = 4, 16
 FACTOR = LARGE // SMALL
 NOISE_S = 0.25

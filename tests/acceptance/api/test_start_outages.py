@@ -17,6 +17,8 @@ from tests.support.backends import stores
 from tests.support.services.rabbitmq import Broker, mortal_broker
 from tests.support.services.redis_server import RedisServer
 
+pytestmark = pytest.mark.long
+
 STARTS = 5
 MAX_START_S = 5.0
 """Below the ten seconds after which a client of Redis or RabbitMQ gives up, with room for a busy machine."""

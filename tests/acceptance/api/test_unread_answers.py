@@ -18,6 +18,8 @@ from tests.support.loop_meter import MeteredServer
 from tests.support.waiting import until
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 ITEMS = 18_000
 CLIENTS = 40
 MAX_TURN_S = 0.4

@@ -16,6 +16,8 @@ from tests.support.cli_process import TIMEOUT_S
 from tests.support.up_process import UpProcess
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 KEY = "0123456789abcdef01234567"
 
 WORKERS = 8

@@ -20,6 +20,8 @@ from tests.support.api_server import WAITS
 from tests.support.documents import document, node
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 SECRET = "open-sesame"
 HOOK: dict[str, Any] = document(
     [node("asked", "webhook", {"auth": "header"}), node("done", "output", {"value": "done"})],

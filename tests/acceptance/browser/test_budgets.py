@@ -31,6 +31,8 @@ from tests.acceptance.browser.measurements import (
 )
 from tests.support.large_executions import CODES, FAILED_EVERY
 
+pytestmark = pytest.mark.long
+
 PROBE_S = 0.2
 ROUNDS = 4
 """Number of measurements of which the best time on the clock counts."""

@@ -23,6 +23,8 @@ from tests.support.clips import Clip
 from tests.support.documents import document, node
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 PARCELS: dict[str, Any] = document(
     [
         node("orders", "input"),

@@ -18,6 +18,8 @@ from tests.acceptance.browser.editor_page import deploy, panel, source, text_of
 from tests.support.cli_process import until
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 DIGITS = [
     "9007199254740993", "-9223372036854775808", "18446744073709551615", "-0.0", "-0", "1.0", "1.10", "1E3", "1e22",
     "0.1000000000000000055511151231257827", "1e-07", "5e-324",

@@ -15,6 +15,8 @@ from tests.acceptance.browser.editor_page import add, card, code, panel, rename,
 from tests.support.cli_process import until
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 SECRET = "a-key-of-the-tests-only"
 TEXT = """\
 # Watches prices.

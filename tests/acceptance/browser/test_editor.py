@@ -32,6 +32,8 @@ from tests.support.paths import ROOT
 from tests.support.up_process import UpProcess
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 N8N_EXPORT = ROOT / "tests/unit/importers/cases/n8n/25-code.json"
 EDIT_MS = 400  # of the main thread, with everything that a gesture and the check after it draw
 

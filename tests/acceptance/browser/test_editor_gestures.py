@@ -15,6 +15,8 @@ from tests.acceptance.browser.conftest import WatchedPage
 from tests.acceptance.browser.editor_page import card, changed, code, deploy, panel, text_of, write
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 BRANCHED = """\
 id: branched
 nodes:

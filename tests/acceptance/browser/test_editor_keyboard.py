@@ -31,6 +31,8 @@ from tests.acceptance.browser.editor_page import (
 )
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 BRANCHED = """\
 # Tells somebody.
 id: branched

@@ -13,6 +13,8 @@ from tests.acceptance.browser.conftest import WatchedPage
 from tests.acceptance.browser.editor_page import code, write
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 SECRET = "open-sesame"
 ASKS = """\
 id: asks

@@ -14,6 +14,8 @@ from tests.acceptance.browser.conftest import WatchedPage
 from tests.acceptance.browser.editor_page import add, code, deploy, panel, rename, row
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 SHOP = """\
 id: shop
 nodes:

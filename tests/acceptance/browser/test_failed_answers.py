@@ -18,6 +18,8 @@ from tests.support.api_server import ITEMS, WAITS
 from tests.support.cli_process import until
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 TEXT = """\
 # Prices are imported every night.
 id: nightly-prices

@@ -17,6 +17,8 @@ from tests.support.backends import redis_command
 from tests.support.clusters import Cluster, open_cluster
 from tests.support.documents import document, edit, node
 
+pytestmark = pytest.mark.long
+
 MALFORMED = b'{"execution_id":"<img src=x onerror=window.ran=1>\xff"}'
 ON_GPU = document([node("in", "input"), edit("train", 1, queue="gpu")], "in>train", id="training")
 

@@ -13,6 +13,8 @@ from tests.acceptance.browser.conftest import WatchedPage
 from tests.acceptance.browser.editor_page import card, code, source, text_of
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 TEXT = """\
 %YAML 1.2
 ---

@@ -14,6 +14,8 @@ from rune.client import Client
 from tests.acceptance.browser.conftest import WatchedPage
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 SECRET = "open-sesame"
 CANARY = "<img src=x onerror=window.ran=1><script>window.ran=1</script>"
 CORPUS = (

@@ -13,6 +13,8 @@ from tests.acceptance.browser.conftest import WatchedPage
 from tests.support.api_server import WAITS
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 SECRET = "open-sesame"
 
 

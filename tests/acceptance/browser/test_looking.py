@@ -21,6 +21,8 @@ from tests.support.documents import document, node
 from tests.support.large_executions import write_items
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 MANY = 25_000
 RUNS = 1_200
 FIRST_TEXT = """\

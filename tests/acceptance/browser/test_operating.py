@@ -19,6 +19,8 @@ from tests.acceptance.browser.test_people import BROKEN
 from tests.support.documents import document, node
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 FILLED = 6_000
 NIGHTLY: dict[str, Any] = document(
     [

@@ -19,6 +19,8 @@ from tests.support.documents import document, node
 from tests.support.in_process_cli import InProcessCli
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 PHONE = {"viewport": {"width": 320, "height": 640}, "has_touch": True}
 BROKEN: dict[str, Any] = {
     "id": "prices",

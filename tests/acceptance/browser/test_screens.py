@@ -20,6 +20,8 @@ from tests.support.documents import document, edit, node
 from tests.support.up_process import UpProcess
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 ORDERS: dict[str, Any] = document(
     [
         node("start", "input"),

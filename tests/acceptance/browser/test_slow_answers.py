@@ -18,6 +18,8 @@ from tests.support.api_server import ITEMS
 from tests.support.cli_process import until
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 # Ends after the timers by which a page puts off a change of its address.
 TIMERS = "new Promise((done) => setTimeout(done, 400))"
 

@@ -15,6 +15,8 @@ from tests.acceptance.browser.conftest import WatchedPage
 from tests.support.documents import document, node
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 ITEMS = 12
 PARTLY: dict[str, Any] = document(
     [

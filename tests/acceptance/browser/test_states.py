@@ -13,6 +13,8 @@ from playwright.sync_api import Browser, Route, expect
 from tests.acceptance.browser.conftest import WatchedPage
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 DARK_PHONE = {"color_scheme": "dark", "viewport": {"width": 390, "height": 800}}
 LOOKS = {"light": {}, "phone-dark": DARK_PHONE}
 

@@ -11,6 +11,8 @@ from rune.cli.bench.measures import MEASURES
 from tests.support.cli_process import Rune
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 SMALLEST = "0.001"
 WITHOUT_LIMIT = frozenset({"waits-1m", "waits-burst", "retention-1m", "http-1000"})
 """Measures whose goals are bounds of memory and lateness, for which a loop without an engine has no figure."""

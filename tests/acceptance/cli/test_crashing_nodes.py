@@ -6,10 +6,13 @@ import signal
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.support.cli_process import Rune, until
 from tests.support.documents import document, node
 from tests.support.up_process import UpProcess
+
+pytestmark = pytest.mark.long
 
 NODES = "tests.support.process_nodes"
 KILLS = document([node("in", "input"), node("kill", "place.kill")], "in>kill", id="kills")

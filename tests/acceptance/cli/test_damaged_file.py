@@ -13,6 +13,8 @@ import pytest
 from tests.support.cli_process import Rune
 from tests.support.documents import document, node
 
+pytestmark = pytest.mark.long
+
 FLOW = document(
     [node("in", "input"), node("send", "noop", parameters={"effectful": True})], "in>send", id="flow"
 )

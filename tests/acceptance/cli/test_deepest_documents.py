@@ -17,6 +17,8 @@ from tests.support.documents import document, node
 from tests.support.in_process_cli import InProcessCli
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 BROKEN = (
     "Traceback",
     "RecursionError",

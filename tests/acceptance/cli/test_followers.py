@@ -21,6 +21,8 @@ from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import document, node
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 SEND = node("send", "noop", {"effectful": True})
 DEADLY = document(
     [node("start", "input"), SEND, node("gate", "wait", {"resume": "signal", "name": "go"})],

@@ -13,6 +13,8 @@ from tests.support.documents import document, node
 from tests.support.paths import SOURCE, python_path
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 CODE = """
 import logging
 from pathlib import Path

@@ -18,6 +18,8 @@ from tests.acceptance.cli.gated_run import GATED, gated_run, owner_pid, result_o
 from tests.support.cli_process import TIMEOUT_S, Rune, until
 from tests.support.documents import document, node
 
+pytestmark = pytest.mark.long
+
 ADD = document(
     [node("a", "input"), node("b", "output", parameters={"value": "{{ $trigger.n + 1 }}"})], "a>b", id="add"
 )

@@ -16,6 +16,8 @@ from tests.support.cli_process import Rune, until
 from tests.support.documents import document, node
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 NODES = "tests.support.blocking_nodes"
 BLOCKS = document([node("in", "input"), node("stuck", "block.loop")], "in>stuck", id="blocks")
 PLAIN = document([node("in", "input"), node("out", "output", {"value": 1})], "in>out", id="plain")

@@ -20,6 +20,8 @@ from rune.cli.main import COMMANDS, load_command
 from tests.support.help_examples import help_examples, words_of, write_files
 from tests.support.paths import SOURCE, python_path
 
+pytestmark = pytest.mark.long
+
 EXIT_CODES = {0, 1, 2, 3, 4, 130, 143}
 MESSAGE = "the state of the barrier is negative"
 

@@ -16,6 +16,8 @@ from tests.support.cluster_cli import until_ended
 from tests.support.in_process_cli import InProcessCli
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 PLACES = ("url", "owner", "file")
 
 APPROVAL: dict[str, Any] = {

@@ -15,6 +15,8 @@ from tests.acceptance.conformance.step_runner import StepRunner
 from tests.acceptance.conformance.stubs import stub_servers
 from tests.acceptance.conformance.time_scaling import run_in_time
 
+pytestmark = pytest.mark.long
+
 CASES = load_steps()
 
 

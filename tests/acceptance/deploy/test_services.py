@@ -23,6 +23,8 @@ from rune.settings import Settings, load_settings
 from tests.lint.tree import ROOT
 from tests.support.services.keeper import MIN_FREE_BYTES
 
+pytestmark = pytest.mark.long
+
 TOOL = ROOT / "deploy" / "services.py"
 SERVERS = ("redis", "postgres", "rabbitmq")
 

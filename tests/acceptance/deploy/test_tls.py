@@ -21,6 +21,8 @@ from tests.acceptance.deploy import tls_servers
 from tests.acceptance.deploy.tls_servers import HOST, Certificates
 from tests.support.documents import document, node
 
+pytestmark = pytest.mark.long
+
 TIMEOUT_S = 120.0
 DATABASE = "secured"
 

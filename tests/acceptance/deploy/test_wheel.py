@@ -13,6 +13,8 @@ import pytest
 from tests.acceptance.deploy.installed import TIMEOUT_S, Environment, build_wheel
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.long
+
 SCRIPT = re.compile(r"""(?:src|href)="(/assets/[^"]+\.js)""")
 CLUSTER = {
     "RUNE_JOURNAL": "postgresql://localhost/rune",

@@ -29,6 +29,8 @@ from tests.support.cli_process import TIMEOUT_S, Rune
 from tests.support.up_process import UpProcess
 from tools.docs.api import Operation, examples, operations_of
 
+pytestmark = pytest.mark.long
+
 KEY = "the-key-of-the-examples-0123456789"
 ORDERS = """\
 id: orders

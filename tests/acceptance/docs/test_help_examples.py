@@ -20,6 +20,8 @@ from tests.support.in_process_cli import InProcessCli
 from tests.support.services.postgres import database_of
 from tests.support.up_process import UpProcess
 
+pytestmark = pytest.mark.long
+
 KIND = {
     "rune cancel": "waiting",
     "rune pause": "waiting",

@@ -15,6 +15,8 @@ from tests.lint.tree import ROOT, name
 from tests.support.followed_page import TUTORIAL_S, check_limit, follow, matches
 from tools.docs.markdown import front_matter
 
+pytestmark = pytest.mark.long
+
 HTTP = {
     "docs/start/with-curl.md",
     "docs/guides/author/keys-hooks-schedules.md",

@@ -82,6 +82,7 @@ class MalformedMessageContract:
 
     max_letters: int = MESSAGES
 
+    @pytest.mark.long
     @async_test
     async def test_queue_delivers_after_any_message(self, tmp_path: Path) -> None:
         random = Random(35)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
+import pytest
+
 from rune.testing.harness import Harness
 from tests.support.backends import Backend, backends
 from tests.support.waiting import until
 from tests.support.whole import WHOLE
 from tests.support.workflows import edit, of_type, split, workflow
+
+pytestmark = pytest.mark.long
 
 EXECUTIONS = 3_000 if WHOLE else 150
 IN_FLIGHT = 50 if WHOLE else 15

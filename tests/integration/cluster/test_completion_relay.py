@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from rune.core.execution.fact import ExecutionEnded
 from rune.testing.harness import Harness
 from tests.support.amqp_client import open_client
@@ -13,6 +15,8 @@ from tests.support.cluster_cli import GATED, command_line, until_waiting, with_i
 from tests.support.clusters import Cluster, wait_until_declared
 from tests.support.forked_rune import KILLED
 from tests.support.services.postgres import server
+
+pytestmark = pytest.mark.long
 
 TIMEOUT_S = 120.0
 

@@ -11,6 +11,8 @@ from tests.support.clusters import Cluster
 from tests.support.differential import difference
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 CONCURRENCY = 40
 COUNTS = {
     "redis-in_place": 150,

@@ -21,6 +21,8 @@ from tests.support.clusters import Cluster, open_cluster
 from tests.support.command_rows import ELSEWHERE, FILES, NEEDS_REDIS, ROWS, Row, command_names, name_of
 from tests.support.in_process_cli import InProcessCli
 
+pytestmark = pytest.mark.long
+
 AWAY = "unix:///nonexistent/redis.sock"
 LIVE = {"RUNE_START_TIMEOUT": "0"}
 NO_REDIS = {"RUNE_STATE": AWAY, "RUNE_QUEUE": AWAY, **LIVE}

@@ -15,6 +15,8 @@ from tests.support.forked_rune import KILLED
 from tests.support.services.postgres import server
 from tests.support.services.rabbitmq import broker
 
+pytestmark = pytest.mark.long
+
 TIMEOUT_S = 120.0
 WORK = "workflow.execution"
 

@@ -30,6 +30,8 @@ from tests.support.in_process_cli import InProcessCli
 from tests.support.services.redis_cluster import redis_cluster_servers
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 MESSAGES = 20_000 if WHOLE else 2_000
 BATCH = 500
 LISTED = 1_000

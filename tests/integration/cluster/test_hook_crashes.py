@@ -8,6 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.backends import flush_redis
 from tests.support.cli_process import until
 from tests.support.cluster_cli import command_line
@@ -15,6 +17,8 @@ from tests.support.clusters import open_cluster
 from tests.support.documents import document, node
 from tests.support.forked_rune import KILLED
 from tests.support.whole import WHOLE
+
+pytestmark = pytest.mark.long
 
 POINTS = ("handling", "accepted", "admitted", "handled")
 FAILURES = 1_000 if WHOLE else 60

@@ -19,6 +19,8 @@ from tests.support.services.redis_server import redis_server
 from tests.support.waiting import until
 from tests.support.workflows import of_type, recording_registry, workflow
 
+pytestmark = pytest.mark.long
+
 DOCUMENT = workflow("start>a", a=of_type("t.call"))
 CHAIN = workflow("start>a a>b", a=of_type("t.call"), b=of_type("t.call"))
 PATIENCE_S = 0.5

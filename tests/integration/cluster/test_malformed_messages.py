@@ -21,7 +21,7 @@ from tests.support.clusters import Cluster, clusters
 from tests.support.documents import document, edit, node
 from tests.support.in_process_cli import InProcessCli
 
-pytestmark = clusters("redis-in_place", "rabbitmq-travelling")
+pytestmark = [pytest.mark.long, clusters("redis-in_place", "rabbitmq-travelling")]
 
 MALFORMED = b'{"execution_id":"x\xff1"}'
 

@@ -16,6 +16,8 @@ from tests.support.in_process_cli import InProcessCli
 from tests.support.waiting import until
 from tests.support.workflows import of_type, workflow
 
+pytestmark = pytest.mark.long
+
 NODES = "tests.support.process_nodes"
 MISSING = workflow("start>a", a=of_type("place.process"))
 

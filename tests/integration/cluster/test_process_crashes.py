@@ -27,6 +27,8 @@ from tests.support.services.fleet import Process
 from tests.support.services.postgres import server
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 TIMEOUT_S = 240.0
 POINTS = ("received", "claimed", "ran", "journaled", "applied", "sent", "ending", "ended")
 

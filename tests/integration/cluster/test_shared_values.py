@@ -12,11 +12,15 @@ import json
 from itertools import pairwise, product
 from typing import Any
 
+import pytest
+
 from rune.codec.facts import encode_value
 from rune.runtime.queries.reader import ExecutionReader
 from tests.integration.cluster.external_messages import edge, message, new_id
 from tests.support.amqp_client import Client, open_client
 from tests.support.clusters import Cluster, clusters
+
+pytestmark = pytest.mark.long
 
 STATUS_BYTES = 32 * 1024
 CONTEXT_BYTES = 64 * 1024

@@ -32,6 +32,8 @@ from tests.support.services.proxy import Proxy
 from tests.support.services.rabbitmq import broker
 from tests.support.services.redis_server import RedisServer
 
+pytestmark = pytest.mark.long
+
 OTHER_LIBRARY = "#!lua name=rune_000000000000\nredis.register_function('other', function() return 1 end)"
 
 

@@ -8,6 +8,8 @@ import os
 import pathlib
 from typing import Any
 
+import pytest
+
 from rune import bootstrap
 from rune.ports.processes import EXPIRY_S
 from rune.runtime.engine import Engine
@@ -18,6 +20,8 @@ from tests.support.clusters import Cluster
 from tests.support.documents import document, node
 from tests.support.in_process_cli import InProcessCli
 from tests.support.waiting import until as until_async
+
+pytestmark = pytest.mark.long
 
 TIMEOUT_S = 120.0
 GATED = document(

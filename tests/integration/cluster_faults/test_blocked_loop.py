@@ -12,6 +12,8 @@ from tests.support import process_nodes
 from tests.support.clusters import open_cluster
 from tests.support.workflows import of_type, workflow
 
+pytestmark = pytest.mark.long
+
 BLOCKED_S = 14.0  # longer than a lease, and than a sweep after it
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pathlib
 
+import pytest
+
 from tests.chaos.cluster import campaign
 from tests.chaos.rebuild import measure_rebuild
 from tests.support.whole import WHOLE
+
+pytestmark = pytest.mark.long
 
 EACH = 2 if WHOLE else 1
 FAULTS = {

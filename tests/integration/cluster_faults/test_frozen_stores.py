@@ -22,6 +22,8 @@ from tests.support.services.postgres import new_server
 from tests.support.services.rabbitmq import mortal_broker
 from tests.support.services.redis_server import RedisServer
 
+pytestmark = pytest.mark.long
+
 BOUND_S = 100.0
 """A command waits for a few replies of a store, 10 s each, or once 30 s for PostgreSQL; the rest is the machine."""
 

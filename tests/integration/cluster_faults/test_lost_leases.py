@@ -17,6 +17,8 @@ from tests.support.clusters import Cluster, open_cluster
 from tests.support.waiting import until
 from tests.support.workflows import of_type, workflow
 
+pytestmark = pytest.mark.long
+
 EXECUTIONS = 6
 PATIENCE_S = 60.0
 

@@ -18,6 +18,8 @@ from tests.support.services.fleet import Process
 from tests.support.waiting import until
 from tests.support.workflows import of_type, workflow
 
+pytestmark = pytest.mark.long
+
 FOR_GOOD_S = 100_000.0
 NOTED = "SELECT count(*) FROM loop_block WHERE execution = $1 AND mark <> ''"
 REASON = "it blocked the event loop twice"

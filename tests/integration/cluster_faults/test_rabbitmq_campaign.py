@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pathlib
 
+import pytest
+
 from tests.chaos.rabbitmq import campaign
+
+pytestmark = pytest.mark.long
 
 FAULTS = {"killed": 1, "emptied": 1, "deleted": 1, "cut": 1}
 

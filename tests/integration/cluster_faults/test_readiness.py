@@ -16,6 +16,8 @@ from tests.support.ledger_nodes import fill_disk
 from tests.support.services.fleet import Fleet, fleet
 from tests.support.services.postgres import database_of, free_port, server
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:

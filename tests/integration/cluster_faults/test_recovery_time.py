@@ -18,6 +18,8 @@ from tests.support.clusters import Cluster, open_cluster
 from tests.support.services.fleet import Role
 from tests.support.workflows import of_type, wait, workflow
 
+pytestmark = pytest.mark.long
+
 RECOVERY_S = 10.0
 MARGIN_S = 1.5  # for a busy machine
 

@@ -16,6 +16,8 @@ from tests.support.services.redis_cluster import RedisClusterServers, own_redis_
 from tests.support.waiting import until
 from tests.support.workflows import edit, of_type, recording_registry, split, wait, workflow
 
+pytestmark = pytest.mark.long
+
 EXECUTIONS = 40
 TIMEOUT_S = 120.0
 DOCUMENT = workflow(

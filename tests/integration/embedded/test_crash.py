@@ -14,6 +14,8 @@ from tests.support.forked_rune import KILLED, ForkedRune
 from tests.support.ledger_workflows import PAYLOAD, SHAPES, Shape
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 # Failpoints that a shape does not pass, so that the run is not killed.
 NOT_PASSED = {(shape, "chosen") for shape in SHAPES if shape != "race"}
 NOT_PASSED |= {(shape, "fired") for shape in SHAPES if shape not in ("wait", "retry")}

@@ -16,6 +16,8 @@ from tests.simulation.oracle.evaluate import evaluate
 from tests.simulation.oracle.generate import random_model
 from tests.support.differential import needs_time, run_seeds
 
+pytestmark = pytest.mark.long
+
 TOTAL = int(os.environ.get("RUNE_DIFFERENTIAL", "2000"))
 CHUNK = 250
 CHUNKS = [range(first, min(first + CHUNK, TOTAL)) for first in range(0, TOTAL, CHUNK)]

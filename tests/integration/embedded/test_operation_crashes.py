@@ -24,6 +24,8 @@ from tests.integration.embedded.scenario_process import ScenarioRunner
 from tests.support.forked_rune import KILLED
 from tests.support.whole import WHOLE
 
+pytestmark = pytest.mark.long
+
 CONCURRENT = {"early signal"}  # the kill may follow an effect that runs concurrently with the operation
 MAX_PASSES = 2  # passes of a failpoint before the process is killed there
 

@@ -29,6 +29,8 @@ from tests.acceptance.conformance.actor import ExecutionView
 from tests.acceptance.conformance.command import command
 from tests.integration.embedded.operation_scenarios import CALL, WAIT, document
 
+pytestmark = pytest.mark.long
+
 ROUNDS = int(os.environ.get("RUNE_ROUNDS", "60"))
 DEADLINE = 120.0
 SEED = int(os.environ.get("RUNE_SEED", "11"))

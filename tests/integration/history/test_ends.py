@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from tests.support.backends import Backend, backends, open_engines, until_suspended
 from tests.support.waiting import until
 from tests.support.workflows import (
@@ -16,6 +18,8 @@ from tests.support.workflows import (
     wait_for_signal,
     workflow,
 )
+
+pytestmark = pytest.mark.long
 
 every_backend = backends("embedded", "redis", "rabbitmq")
 

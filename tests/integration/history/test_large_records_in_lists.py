@@ -26,6 +26,8 @@ from tests.support.async_test import async_test
 from tests.support.services.databases import dsn_of, ready
 from tests.support.sqlite_stores import sqlite_stores
 
+pytestmark = pytest.mark.long
+
 PAYLOAD = b'"' + b"x" * 1_000_000 + b'"'
 EXECUTIONS = 100
 MAX_READ_BYTES = 10_000_000

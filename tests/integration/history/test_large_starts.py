@@ -24,6 +24,8 @@ from rune.testing.harness import Harness
 from tests.support.backends import Backend, EmbeddedBackend, backends
 from tests.support.workflows import edit, fail, node_entry, workflow
 
+pytestmark = pytest.mark.long
+
 every_backend = backends("embedded", "redis", "rabbitmq")
 ONE_MB = {"n": 7, "rows": [{"id": each, "name": f"row {each}"} for each in range(30_000)]}
 READER = workflow(

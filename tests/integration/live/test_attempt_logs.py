@@ -19,6 +19,8 @@ from tests.support.gated_nodes import gate, gated_registry
 from tests.support.waiting import until
 from tests.support.workflows import of_type, workflow
 
+pytestmark = pytest.mark.long
+
 EVERY = ("embedded", "redis", "rabbitmq")
 
 

@@ -21,6 +21,8 @@ from tests.support.services.databases import dsn_of, patient, ready
 from tests.support.services.listening import refusing_port
 from tests.support.services.postgres import database_of, new_server, server
 
+pytestmark = pytest.mark.long
+
 WRITERS = 40
 FACTS_PER_WRITER = 60
 KILLS = 4

@@ -15,6 +15,8 @@ from tests.contract.suites.records import execution_record, result
 from tests.support.services.databases import dsn_of, ready
 from tests.support.services.postgres import Server, database_of, server
 
+pytestmark = pytest.mark.long
+
 STEPS = migrations()
 NUMBERS = range(1, len(STEPS) + 1)
 LATER = ("9999_more.sql", "ALTER TABLE fact ADD COLUMN extra integer")

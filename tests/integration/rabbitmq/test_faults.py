@@ -22,6 +22,8 @@ from tests.support.services.proxy import Proxy
 from tests.support.services.rabbitmq import broker, mortal_broker
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 
 @async_test
 async def test_cut_connection_fails_pending_requests() -> None:

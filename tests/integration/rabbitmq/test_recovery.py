@@ -15,6 +15,8 @@ from tests.support.services.proxy import Proxy
 from tests.support.services.rabbitmq import broker, mortal_broker
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def own_broker() -> None:

@@ -39,6 +39,8 @@ from tests.support.rabbitmq_queues import VhostQueues, exhaust_deliveries
 from tests.support.services.rabbitmq import broker
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 PASSWORDS = {"worker": "w w", "master": "m/m"}
 
 

@@ -21,6 +21,8 @@ from tests.support.services.postgres import database_of, server
 from tests.support.services.rabbitmq import broker
 from tests.support.services.redis_server import RedisServer
 
+pytestmark = pytest.mark.long
+
 READER, WRITER = "tele_reader", "tele_writer"
 
 

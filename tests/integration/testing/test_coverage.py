@@ -15,6 +15,8 @@ from rune.testing.crash import CrashTester
 from rune.testing.engine import EmbeddedEngine
 from rune.testing.mocks import Mocks
 
+pytestmark = pytest.mark.long
+
 TESTS = """
 from rune.build import Workflow, conditional, http, input, log, output
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from rune.bootstrap import open_reader
 from rune.client import Client, ClientError
@@ -25,6 +26,8 @@ from tests.support.clusters import open_cluster
 from tests.support.documents import document, node
 from tests.support.up_process import UpProcess
 from tests.support.whole import WHOLE
+
+pytestmark = pytest.mark.long
 
 FAILURES = 1_000 if WHOLE else 40
 CLUSTER_FAILURES = 200 if WHOLE else 30

@@ -17,6 +17,8 @@ from tests.support.documents import document, node
 from tests.support.services.rabbitmq import broker
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.long
+
 HANDLER = "tell-ops"
 MANY = 60
 

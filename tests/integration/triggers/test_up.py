@@ -6,6 +6,8 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from rune.client import Client
 from tests.support.api_server import DEADLINE
 from tests.support.cli_process import TIMEOUT_S, Rune, until
@@ -13,6 +15,8 @@ from tests.support.documents import document, node
 from tests.support.forked_rune import KILLED
 from tests.support.trigger_workflows import schedule_workflow
 from tests.support.up_process import UpProcess
+
+pytestmark = pytest.mark.long
 
 
 def _count(client: Client) -> int:

@@ -12,6 +12,8 @@ from tests.support.in_process_cli import InProcessCli
 from tests.support.paths import EXAMPLE_WORKFLOWS, EXAMPLES
 from tests.support.static_checks import CUSTOM_NODES, lines_found_by_mypy, lines_found_by_pyright
 
+pytestmark = pytest.mark.long
+
 TWINS = sorted(
     each for each in EXAMPLES.glob("*/*.py") if each.with_name(f"{each.stem.replace('_', '-')}.yaml").exists()
 )

@@ -25,6 +25,8 @@ from tests.support.growth import assert_linear
 from tests.support.whole import WHOLE
 from tests.unit.importers.cases import FORMATS, SOURCES, case_name
 
+pytestmark = pytest.mark.long
+
 CATALOGUE = standard_catalogue()
 PIECES = (
     "{{", "}}", "{{ a }} ", "={{", "={{ $json.a }}", "{%", "{% $states.input.a %}", "$.a[", "$.a.b", "$json.a ", "'",
