@@ -207,7 +207,7 @@ unit: setup stores ## pytest; the tests of rune.core must cover all of its branc
 	failed=0  # one run shows all failures
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(COVERING) $(UNTRACED:%=--ignore=%) \
 	  --cov=rune.core --cov-branch --cov-fail-under=100 --cov-report=term-missing:skip-covered || failed=1
-	$(BIN)/python -m pytest -q --durations=40 -n $(WORKERS) -m "not alone" $(filter-out tests/lint,$(OTHERS)) $(UNTRACED) || failed=1
+	$(BIN)/python -m pytest -q --durations=40 -n $(WORKERS) -m "not alone and not long" $(filter-out tests/lint,$(OTHERS)) $(UNTRACED) || failed=1
 	$(BIN)/python -m pytest -q -n 0 -m alone $(MEASURED) || failed=1
 	exit $$failed
 
