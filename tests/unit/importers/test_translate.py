@@ -15,7 +15,14 @@ from rune.core.expr import Names, compile_expression
 from rune.core.expr.budget import ExpressionError
 from rune.documents.importers import javascript as js
 from rune.documents.importers.javascript import MAX_DEPTH, Step, UntranslatableError
-from rune.documents.importers.translate import LOOSE_EQUALITY, MIXED_ADDITION, Value, translate
+from rune.documents.importers.translate import (
+    DOLLARS,
+    JSON_TEXT,
+    LOOSE_EQUALITY,
+    MIXED_ADDITION,
+    Value,
+    translate,
+)
 from tests.unit.importers.cases import FOLDER
 
 DATA = {
@@ -32,6 +39,7 @@ DATA = {
     "price": "2.50",
     "blank": "",
     "box": {"length": 9, "2": "two"},
+    "yes": True,
 }
 
 
@@ -169,6 +177,32 @@ def value_of(source: str) -> Any:
         ("[].first()", None),
         ("Array.isArray($json.tags)", True),
         ("'a'.concat(1)", "a1"),
+        ("$json.box.length", 9),
+        ("$json.tags['length']", 3),
+        ("$json.tags['0']", "x"),
+        ("$json.name.trim()['0']", "A"),
+        ("$json.box['2']", "two"),
+        ("$json.missing?.[0]", None),
+        ("$json.none?.[0]", None),
+        ("'foo'.replaceAll('o', '[$$]')", "f[$][$]"),
+        ("'foo'.replaceAll('o', '$1')", "f$1$1"),
+        ("String(1e21)", "1e+21"),
+        ("String(1.5e-7)", "1.5e-7"),
+        ("String(0.00001)", "0.00001"),
+        ("String(-1e300)", "-1e+300"),
+        ("'' + [1, null, 'a', 2.5, true, 4.0]", "1,,a,2.5,true,4"),
+        ("[1, null, $json.half * 2].join('-')", "1--5"),
+        ("Object.keys({b: 1, '2': 1, '1': 1})", ["1", "2", "b"]),
+        ("Object.values({b: 1, '2': 2, '10': 3})", [2, 3, 1]),
+        ("Object.entries($json.box)", [["2", "two"], ["length", 9]]),
+        ("JSON.stringify({b: 1, '2': 1, '1': 1})", '{"1":1,"2":1,"b":1}'),
+        ('encodeURIComponent("!\'()*%21")', "!'()*%2521"),
+        ("encodeURIComponent(5)", "5"),
+        ("$json.tags.concat('z')", ["x", "y", "x", "z"]),
+        ("[1].concat(9, [2, [3]])", [1, 9, 2, [3]]),
+        ("$json.blank.concat('!', 1)", "!1"),
+        ("$json.yes * 2", 2),
+        ("-$json.yes", -1),
     ],
 )
 def test_translated_expression_gives_value_of_javascript(source: str, expected: Any) -> None:
@@ -270,6 +304,8 @@ def test_number_keeps_its_value_or_is_refused_by_name(source: str, expected: Any
     ("source", "note"),
     [
         ("$json.a == '1'", LOOSE_EQUALITY),
+        ("'foo'.replaceAll('o', $json.qty.trim())", DOLLARS),
+        ("JSON.stringify($json.rows)", JSON_TEXT),
         ("$json.a + $json.b", MIXED_ADDITION),
         (
             "'aa'.replace('a', 'b')",
@@ -303,8 +339,24 @@ def test_text_that_is_no_number_fails_where_javascript_gives_no_number() -> None
         value_of("$json.name * 2")
     with pytest.raises(ExpressionError, match=r"\$trigger.missing is missing"):
         value_of("$json.missing * 2")
-    with pytest.raises(ExpressionError, match="cannot take a slice of an object"):
-        value_of("$json.box.length")
+    with pytest.raises(ExpressionError, match="length is missing"):
+        value_of("$json.rows[0].length")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "'' + [1, [2, 3]]",
+        "[1, {}].join()",
+        "`${$json.n * 1e30}`",
+        "`${$json.n / 1e9}`",
+        "$json.box[2]",
+        "'true' + $json.name * 1",
+    ],
+)
+def test_value_that_javascript_writes_in_another_way_fails(source: str) -> None:
+    with pytest.raises(ExpressionError):
+        value_of(source)
 
 
 @pytest.mark.parametrize(
@@ -325,6 +377,9 @@ def test_text_that_is_no_number_fails_where_javascript_gives_no_number() -> None
         ("[1] == '1'", "two lists or objects are never equal in JavaScript"),
         ("parseInt($json.qty, 16)", "`parseInt` with another base than 10 has no counterpart"),
         ("$json.n.toString(2)", "`toString` with a base has no counterpart"),
+        ("'foo'.replaceAll('o', '[$&]')", "the pattern `[$&]` of a replacement has no counterpart"),
+        ("'foo'.replaceAll('', '-')", "replacing an empty text has no counterpart"),
+        ("({...$json.box, '1': 2})", "names that are numbers beside a spread object have no counterpart"),
         ("'ab'.split('')", "splitting a text into its characters has no counterpart"),
         ("'a", "unexpected `'a`"),
         ("x => x", "a function is only supported as the argument of map, filter, find, some and every"),

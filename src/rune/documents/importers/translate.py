@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Protocol
 
 import msgspec
@@ -41,7 +42,16 @@ DATE_ORDER = "dates are compared as texts; both must be written in the same way"
 LEADING_DIGITS = (
     "`{}` reads the digits at the beginning of a text in JavaScript; here the whole text must be a number"
 )
+DOLLARS = (
+    "`$&`, `$$` and the like in what replaces a text are patterns in JavaScript; here they are plain text"
+)
+JSON_TEXT = "numbers such as 5.0, and fields whose names are numbers, are written as they are here"
 _FALSE = '[null, false, 0, ""]'
+_REFERENCE = re.compile(r"[$\w.]+")
+_NUMBER_LITERAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_POSITION = re.compile(r"0|[1-9][0-9]{0,9}")
+_MAX_PLAIN_DIGITS = 21
+_MAX_PLAIN_ZEROS = 6
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -85,8 +95,51 @@ def translate(source: str, scope: Scope, *, functions: Functions | None = None) 
 
 
 def number_text(text: str) -> str:
-    """Return the expression of a number as a text, without decimals if it is whole."""
-    return f"[str(int(n) if n % 1 == 0 else n) for n in [{text}]][0]"
+    """Return the expression of a number as a text, as JavaScript writes it."""
+    if _NUMBER_LITERAL.fullmatch(text):
+        return quoted(_written_number(json.loads(text)))
+    return f"[{_number_as_text('n')} for n in [{text}]][0]"
+
+
+def _number_as_text(name: str) -> str:
+    """Return the expression that writes a number as JavaScript does. One that is written with an exponent, there or
+    here, fails, as does what is no number."""
+    written = f"str(int({name}) if {name} % 1 == 0 else {name})"
+    plain = f"{name} == 0 or 0.0001 <= abs({name}) < 1e21"
+    return f'{written} if {plain} else parse_json("too large or small for a text")'
+
+
+def _written_number(value: float) -> str:
+    """Write a number as JavaScript does."""
+    parts = Decimal(repr(abs(value))).as_tuple()
+    digits, exponent = parts.digits, int(parts.exponent)
+    text = "".join(map(str, digits)).rstrip("0")
+    point = len(digits) + exponent
+    sign = "-" if value < 0 else ""
+    if not text:
+        return "0"
+    if len(text) <= point <= _MAX_PLAIN_DIGITS:
+        return f"{sign}{text}{'0' * (point - len(text))}"
+    if 0 < point <= _MAX_PLAIN_DIGITS:
+        return f"{sign}{text[:point]}.{text[point:]}"
+    if -_MAX_PLAIN_ZEROS < point <= 0:
+        return f"{sign}0.{'0' * -point}{text}"
+    decimals = f".{text[1:]}" if text[1:] else ""
+    return f"{sign}{text[0]}{decimals}e{point - 1:+d}"
+
+
+def list_text(text: str, separator: str = '","') -> str:
+    """Return the expression of the elements of a list as a text. A list or an object inside of it fails: JavaScript
+    writes neither as JSON."""
+    plain = 'each if type(each) in ["string", "boolean", "null"] else '
+    return f"join([{plain}{_number_as_text('each')} for each in {text}], {separator})"
+
+
+def _named(text: str, write: Callable[[str], str], rank_text: str = "value") -> str:
+    """Return an expression that names a value several times and evaluates it once."""
+    if _REFERENCE.fullmatch(text):
+        return f"({write(text)})"
+    return f"[{write(rank_text)} for {rank_text} in [{text}]][0]"
 
 
 def quoted(value: Any) -> str:
@@ -112,7 +165,7 @@ class _Translator:
         self._scope = scope
         self._functions = _GLOBALS if functions is None else functions
         self._converts = functions is None
-        self._locals: list[str] = []
+        self.locals: list[str] = []
         self.notes: list[str] = []
 
     # Values
@@ -177,7 +230,7 @@ class _Translator:
     def _object(self, tree: js.Object) -> Value:
         groups: list[str] = []
         pairs: list[str] = []
-        for key, each in tree.members:
+        for key, each in _in_order(tree.members):
             if key is None:
                 groups += [f"{{{', '.join(pairs)}}}"] if pairs else []
                 pairs = []
@@ -198,7 +251,7 @@ class _Translator:
         if value.kind == "number" and not value.whole and self._converts:
             return Value(number_text(value.text), kind="text")
         if value.kind == "list" and self._converts:
-            return Value(f'join({value.text}, ",")', kind="text")
+            return Value(list_text(_bracketed(value, _OR)), kind="text")
         if value.kind in {"null", "undefined"} and self._converts:
             return Value(quoted(value.kind), kind="text")
         if value.kind == "date":
@@ -223,8 +276,13 @@ class _Translator:
             return Value("0", kind="number", whole=True)
         if value.kind == "text" and value.text.startswith('"'):
             return self._constant(_literal_number(value.text))
-        text = value.text if value.kind == "text" else f"str({value.text})"
-        return Value(f'+parse_json({text} or "0")', _UNARY, "number")
+        if value.kind == "text":
+            return Value(f'+parse_json({_bracketed(value, _OR + 1)} or "0")', _UNARY, "number")
+
+        def written(name: str) -> str:
+            return f'int({name}) if type({name}) == "boolean" else +parse_json(str({name}) or "0")'
+
+        return Value(_named(value.text, written), kind="number")
 
     def condition(self, tree: Any) -> Value:
         """Translate a tree to what is true if JavaScript counts its value as true."""
@@ -389,7 +447,7 @@ class _Translator:
     def _path(self, base: Any, steps: tuple[Step, ...]) -> Value:
         found = (
             None
-            if isinstance(base, js.Name) and base.name in self._locals
+            if isinstance(base, js.Name) and base.name in self.locals
             else self._scope.resolve(base, steps)
         )
         if found is not None:
@@ -411,7 +469,7 @@ class _Translator:
         return value
 
     def _name(self, name: str, steps: tuple[Step, ...]) -> tuple[Value, int]:
-        if name in self._locals:
+        if name in self.locals:
             return Value(name), 0
         if steps and steps[0].kind == "call" and name in self._functions:
             return self._functions[name](self, steps[0].arguments), 1
@@ -422,20 +480,38 @@ class _Translator:
 
     def _step(self, value: Value, step: Step) -> Value:
         base = _bracketed(value, _ATOM)
-        if step.kind == "name" and step.name == "length" and value.kind not in {"object", "date"}:
-            # A slice of an object fails: its `length` is a field, and not a number of elements.
-            sliced = base if value.kind or not self._converts else f"{base}[:]"
-            return Value(f"len({sliced})", kind="number", whole=True, optional=step.optional)
+        is_length = step.name == "length" if step.kind == "name" else step.key == js.Constant("length")
+        if is_length and value.kind not in {"object", "date"}:
+            if value.kind or not self._converts:
+                return Value(f"len({base})", kind="number", whole=True, optional=step.optional)
+            # The `length` of an object is a field, and not a number of elements.
+            text = _named(
+                value.text, lambda name: f'len({name}) if type({name}) != "object" else +{name}.length'
+            )
+            return Value(text, kind="number", optional=step.optional)
         if step.kind == "name":
             if value.kind == "date":
                 raise UntranslatableError(f"`{step.name}` of a date has no counterpart")
             return Value(member(base, step.name), optional=True)
         if step.kind == "key":
-            return self._element(base, step.key)
+            return self._element(value, step)
         raise UntranslatableError("calling this value is not supported")
 
-    def _element(self, base: str, tree: Any) -> Value:
-        if isinstance(tree, js.Constant) and isinstance(tree.value, str | int):
+    def _element(self, value: Value, step: Step) -> Value:
+        base, tree = _bracketed(value, _ATOM), step.key
+        # A slice of an object fails: a number is a position here, and also the name of a field in JavaScript.
+        listed = base
+        if not value.kind and self._converts:
+            listed = f"({value.text} ?? [])[:]" if step.optional else f"{base}[:]"
+        if isinstance(tree, js.Constant) and type(tree.value) is int and tree.value >= 0:
+            return Value(f"{listed}[{tree.value}]", optional=True)
+        if isinstance(tree, js.Constant) and isinstance(tree.value, str):
+            if self._converts and _POSITION.fullmatch(tree.value) and value.kind != "object":
+                at = int(tree.value)
+                if value.kind:
+                    return Value(f"{base}[{at}]", optional=True)
+                text = _named(value.text, lambda name: f'{name}[{at}] ?? {name}["{at}"]')
+                return Value(text, optional=True)
             return Value(member(base, tree.value), optional=True)
         if isinstance(tree, js.Unary) and tree.operator == "-" and self._converts:
             return Value("null")
@@ -443,7 +519,7 @@ class _Translator:
         if key.kind == "number" and self._converts:
             # A negative index counts from the end here, and finds nothing in JavaScript.
             return Value(
-                f"({base}[{key.text}] if {_bracketed(key, _COMPARE + 1)} >= 0 else null)", optional=True
+                f"({listed}[{key.text}] if {_bracketed(key, _COMPARE + 1)} >= 0 else null)", optional=True
             )
         if not key.kind and self._converts:
             return Value(f"({base}[{key.text}] ?? {base}[str({key.text})])", optional=True)
@@ -464,12 +540,12 @@ class _Translator:
         parameter = arguments[0].parameter
         if not _WORD.match(parameter) or parameter.startswith("__"):
             raise UntranslatableError(f"`{parameter}` cannot be used as the name of a parameter")
-        self._locals.append(parameter)
+        self.locals.append(parameter)
         try:
             body = arguments[0].body
             return parameter, self.condition(body) if condition else self.present(self.value(body))
         finally:
-            self._locals.pop()
+            self.locals.pop()
 
     # Dates
 
@@ -508,6 +584,17 @@ def strftime(pattern: str) -> str:
             raise UntranslatableError(f"the date format `{pattern[:40]}` has no counterpart")
         found.append(_LUXON[token] if token else (quoted_text or other).replace("%", "%%"))
     return "".join(found)
+
+
+def _in_order(members: tuple[tuple[str | None, Any], ...]) -> list[tuple[str | None, Any]]:
+    """Return the members of an object in the order of JavaScript: names that are whole numbers come first."""
+    if any(key is None for key, _ in members):
+        if any(key is not None and _POSITION.fullmatch(key) for key, _ in members):
+            raise UntranslatableError("names that are numbers beside a spread object have no counterpart")
+        return list(members)
+    last = {str(key): each for key, each in members}
+    numbers = sorted((each for each in last if _POSITION.fullmatch(each)), key=int)
+    return [(key, last[key]) for key in dict.fromkeys([*numbers, *last])]
 
 
 def _is_decimal(tree: Any) -> bool:
@@ -647,12 +734,46 @@ def _is_list(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
     return Value(f'type({translator.present(given).text}) == "array"', _COMPARE, "boolean")
 
 
+_KEYS = (
+    '([str(n) for n in sorted([int(key) for key in keys(value) if matches(key, "^(0|[1-9][0-9]{0,9})$")])]'
+    ' + [key for key in keys(value) if not matches(key, "^(0|[1-9][0-9]{0,9})$")])'
+)
+"""The names of the fields of `value` in the order of JavaScript: those that are whole numbers come first."""
+
+
+def _ordered(pattern: str, text: str) -> Value:
+    return Value(f"[{pattern.replace('{keys}', _KEYS)} for value in [{text}]][0]", kind="list")
+
+
+def _fields_of(pattern: str) -> Callable[..., Value]:
+    """Return a translation of a function that lists the fields of an object."""
+
+    def apply(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
+        (given,) = _values(translator, arguments, (1,))
+        return _ordered(pattern, translator.present(given).text)
+
+    return apply
+
+
+def encoded(text: str) -> str:
+    """Return the expression of a text in a URL; `!'()*` stay as they are."""
+    found = f"url_encode({text})"
+    for char in "!'()*":
+        found = f'replace({found}, "%{ord(char):X}", "{char}")'
+    return found
+
+
+def _encode(translator: _Translator, arguments: tuple[Any, ...]) -> Value:
+    (given,) = _values(translator, arguments, (1,))
+    return Value(encoded(translator.text(given).text), kind="text")
+
+
 _GLOBALS: Mapping[str, Callable[[_Translator, tuple[Any, ...]], Value]] = {
-    "JSON.stringify": _function("json", kind="text"),
+    "JSON.stringify": _function("json", kind="text", note=JSON_TEXT),
     "JSON.parse": _function("parse_json"),
-    "Object.keys": _function("keys", kind="list"),
-    "Object.values": _function("values", kind="list"),
-    "Object.entries": _function("items", kind="list"),
+    "Object.keys": _fields_of("{keys}"),
+    "Object.values": _fields_of("[value[key] for key in {keys}]"),
+    "Object.entries": _fields_of("[[key, value[key]] for key in {keys}]"),
     "Math.abs": _of_numbers("abs", (1,)),
     "Math.min": _of_numbers("min", (2, 3, 4)),
     "Math.max": _of_numbers("max", (2, 3, 4)),
@@ -665,7 +786,7 @@ _GLOBALS: Mapping[str, Callable[[_Translator, tuple[Any, ...]], Value]] = {
     "parseInt": _parse_number("parseInt"),
     "String": _to_text,
     "Boolean": _to_boolean,
-    "encodeURIComponent": _function("url_encode", kind="text"),
+    "encodeURIComponent": _encode,
     "Array.isArray": _is_list,
 }
 
@@ -711,9 +832,38 @@ def _contains(translator: _Translator, value: Value, arguments: tuple[Any, ...])
     return Value(f"{_bracketed(value, _COMPARE + 1)} contains {wanted}", _COMPARE, "boolean")
 
 
-def _replace(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
-    translator.notes.append("`replace` replaces the first occurrence in JavaScript; here it replaces all")
-    return _simple("replace", "text", 2)(translator, value, arguments)
+def _constant_text(value: Value) -> str | None:
+    """Return the text of a constant; None if the value is none, or not known."""
+    if value.kind != "text" or not value.text.startswith('"'):
+        return None
+    try:
+        return str(json.loads(value.text))
+    except ValueError:
+        return None
+
+
+def _replaced(*, every: bool) -> Callable[..., Value]:
+    def apply(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
+        if len(arguments) != 2:
+            raise UntranslatableError(f"`replace` with {len(arguments)} arguments has no counterpart")
+        searched, by = (translator.text(translator.value(each)) for each in arguments)
+        if _constant_text(searched) == "":
+            raise UntranslatableError("replacing an empty text has no counterpart")
+        plain = _constant_text(by)
+        if plain is None:
+            translator.notes.append(DOLLARS)
+        else:
+            rest = plain.replace("$$", "")
+            if any(mark in rest for mark in ("$&", "$`", "$'")):
+                raise UntranslatableError(f"the pattern `{plain[:40]}` of a replacement has no counterpart")
+            by = Value(quoted(plain.replace("$$", "$")), kind="text")
+        if not every:
+            translator.notes.append(
+                "`replace` replaces the first occurrence in JavaScript; here it replaces all"
+            )
+        return Value(f"replace({value.text}, {searched.text}, {by.text})", kind="text")
+
+    return apply
 
 
 def _slice(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
@@ -765,15 +915,39 @@ def _is_empty(pattern: str) -> Callable[..., Value]:
 
 def _join(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
     separator = translator.item(arguments[0]) if arguments else '","'
-    return Value(f"join({value.text}, {separator})", kind="text")
+    return Value(list_text(_bracketed(value, _OR), separator), kind="text")
 
 
 def _concat(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
     if value.kind == "text":
         texts = [value, *(translator.text(translator.value(each)) for each in arguments)]
         return Value(" + ".join(_bracketed(each, _ADD + 1) for each in texts), _ADD, "text")
-    parts = [value, *(translator.present(translator.value(each)) for each in arguments)]
-    return Value(" + ".join(_bracketed(each, _ADD + 1) for each in parts), _ADD, value.kind)
+    values = [translator.value(each) for each in arguments]
+    listed = ", ".join(translator.present(each).text for each in values)
+    if value.kind == "list":
+        return Value(f"flatten([{', '.join(each for each in (value.text, listed) if each)}])", kind="list")
+    name = "value"
+    while name in translator.locals:
+        name += "_"
+    appended = " + ".join([name, *(_bracketed(translator.text(each), _ADD + 1) for each in values)])
+    joined = f"{name}[:] + flatten([{listed}])"
+    text = f'[{appended} if type({name}) == "string" else {joined} for {name} in [{value.text}]][0]'
+    return Value(text)
+
+
+def _own_fields(pattern: str) -> Callable[..., Value]:
+    def apply(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
+        if arguments:
+            raise UntranslatableError("fields with arguments have no counterpart")
+        return _ordered(pattern, value.text)
+
+    return apply
+
+
+def _url_encode(translator: _Translator, value: Value, arguments: tuple[Any, ...]) -> Value:
+    if arguments:
+        raise UntranslatableError("`urlEncode` with arguments has no counterpart")
+    return Value(encoded(value.text), kind="text")
 
 
 _METHODS: Mapping[str, Callable[[_Translator, Value, tuple[Any, ...]], Value]] = {
@@ -785,8 +959,8 @@ _METHODS: Mapping[str, Callable[[_Translator, Value, tuple[Any, ...]], Value]] =
     "includes": _contains,
     "startsWith": _simple("starts_with", "boolean", 1),
     "endsWith": _simple("ends_with", "boolean", 1),
-    "replace": _replace,
-    "replaceAll": _simple("replace", "text", 2),
+    "replace": _replaced(every=False),
+    "replaceAll": _replaced(every=True),
     "slice": _slice,
     "concat": _concat,
     "reverse": _simple("reversed", "list"),
@@ -801,14 +975,14 @@ _METHODS: Mapping[str, Callable[[_Translator, Value, tuple[Any, ...]], Value]] =
     "first": _simple("first", optional=True),
     "last": _simple("last", optional=True),
     "unique": _simple("unique", "list"),
-    "keys": _simple("keys", "list"),
-    "values": _simple("values", "list"),
+    "keys": _own_fields("{keys}"),
+    "values": _own_fields("[value[key] for key in {keys}]"),
     "isEmpty": _is_empty("not {}"),
     "isNotEmpty": _is_empty("not not {}"),
     "toInt": _simple("int", "number"),
     "toFloat": _simple("float", "number"),
     "toNumber": _method_to_number,
-    "urlEncode": _simple("url_encode", "text"),
+    "urlEncode": _url_encode,
     "base64Encode": _simple("base64", "text"),
     "base64Decode": _simple("from_base64", "text"),
     "sum": _simple("sum", "number"),
