@@ -21,7 +21,7 @@ from rune.documents.importers.draft import (
     literal_text,
     mapping,
 )
-from rune.documents.importers.translate import translate
+from rune.documents.importers.translate import path_of, translate
 
 _TRIGGERS = {"trigger": "manual", "webhookTrigger": "webhook", "scheduledTrigger": "schedule"}
 _DATETIME = {
@@ -249,15 +249,21 @@ class DataReader:
             return {"input_array": self._text(text if text.startswith("$") else f"${text}")}
         return {"input_array": self._canvas.working_value(self._id)}
 
-    def _field(self, text: str) -> str:
-        """Return the expression for a field of an element."""
+    def _field_path(self, text: str) -> str:
+        """Return the dotted path of a field of an element."""
         text = text.strip()
         base = str(self._data.get("input_array") or "").strip()
         for prefix in ("$item.", f"{base}[0].", f"{base}.") if base else ("$item.",):
             if text.startswith(prefix):
                 text = text.removeprefix(prefix)
                 break
-        text = text.lstrip("$.")
+        return text.lstrip("$.")
+
+    def _field(self, text: str) -> str:
+        """Return the expression for a field of an element."""
+        text = self._field_path(text)
+        if text and not _PATH.fullmatch(text):
+            return path_of("$item", list(text.split(".")))
         return f"$item.{text}" if text else "$item"
 
     def _sort(self) -> dict[str, Any]:
@@ -266,7 +272,7 @@ class DataReader:
             raise NoCounterpartError("the sort has no `rules`")
         found = []
         for at, rule in enumerate(map(mapping, rules)):
-            field = self._field(str(rule.get("field") or "")).removeprefix("$item").lstrip(".")
+            field = literal_text(self._field_path(str(rule.get("field") or "")))
             if not field:
                 raise NoCounterpartError("a rule of the sort has no `field`")
             down = str(rule.get("direction") or "asc").startswith("desc")
@@ -296,7 +302,8 @@ class DataReader:
             target = f"parameters.assignments[{at}]"
             kind = str(each.get("type") or "string")
             value, notes = self._assigned(each.get("value"))
-            assignments.append({"name": str(each.get("name") or "value"), "value": value, "type": kind})
+            name = literal_text(str(each.get("name") or "value"))
+            assignments.append({"name": name, "value": value, "type": kind})
             for key in each:
                 if key == "value" and notes:
                     self._note(
@@ -380,6 +387,8 @@ _STEPS = {
     "wait": "wait",
     "log": "log",
 }
+
+_PATH = re.compile(r"[A-Za-z_]\w*(?:\.\w+|\[[0-9]+\])*")
 
 _GO_LAYOUTS = (
     ("2006", "%Y"), ("January", "%B"), ("Monday", "%A"), ("Jan", "%b"), ("Mon", "%a"), ("MST", "%Z"), ("-07:00", "%z"),
