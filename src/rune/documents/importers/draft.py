@@ -1,7 +1,8 @@
 """The document that an importer builds, and the report: for each element of the source, what became of it.
 
 Every entry covers the part of the source at its path and everything below. `Recorder.finish` adds an entry for each
-part that no entry covers, so that nothing is dropped in silence.
+part that no entry covers, and for each field that an entry covers but that was never read, so that nothing is dropped
+in silence.
 
 The document has unique ids, nodes, edges, and steps that could not be imported.
 """
@@ -18,6 +19,7 @@ from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import join
 from rune.core.expr.names import ROOTS
 from rune.core.limits import LIMITS
+from rune.documents.importers.source import unread
 from rune.errors import LimitExceededError
 
 Status = Literal["carried", "changed", "approximated", "by_hand"]
@@ -135,6 +137,10 @@ class Recorder:
     def finish(self) -> tuple[Entry, ...]:
         """Return the entries in the order of the source, with one for each part that no entry covers."""
         order: dict[str, int] = {}
+        for path in self._unread():
+            self.by_hand(
+                path, "the importer does not read this element", "check whether the workflow depends on it"
+            )
         for path in uncovered(self._source, self._covered, order):
             self.by_hand(
                 path,
@@ -146,6 +152,29 @@ class Recorder:
             key=lambda at: (order.get(self._entries[at].source, len(order)), at),
         )
         return tuple(self._entries[at] for at in ranked)
+
+    def _unread(self) -> list[str]:
+        """Return the fields that count as imported only because of an entry above them, and that were never read. A
+        message, or a place that keeps the original, tells what became of them."""
+        entries: dict[str, list[Entry]] = {}
+        for each in self._entries:
+            entries.setdefault(each.source, []).append(each)
+        return [path for path in unread("", self._source) if _is_claimed(path, entries)]
+
+
+_KEPT = re.compile(r"(?:^|\.)(?:metadata|notes|position)\b")
+"""Places of the new document that keep a part of the source as it is."""
+
+
+def _is_claimed(path: str, entries: dict[str, list[Entry]]) -> bool:
+    """Return whether the entries next above a path say that it was imported."""
+    for at in range(len(path), 0, -1):
+        if (at == len(path) or path[at] in ".[") and path[:at] in entries:
+            return all(
+                each.status != "by_hand" and not each.message and not _KEPT.search(each.target)
+                for each in entries[path[:at]]
+            )
+    return False
 
 
 def uncovered(source: Any, covered: set[str], order: dict[str, int] | None = None) -> list[str]:
@@ -175,7 +204,7 @@ def uncovered(source: Any, covered: set[str], order: dict[str, int] | None = Non
 
 def _children(path: str, part: Any) -> list[tuple[str, Any]]:
     if isinstance(part, dict):
-        return [(join(path, key), each) for key, each in part.items()]
+        return [(join(path, key), each) for key, each in dict.items(part)]
     if isinstance(part, list):
         return [(f"{path}[{at}]", each) for at, each in enumerate(part)]
     return []
@@ -187,7 +216,7 @@ def is_empty(part: Any) -> bool:
     while stack:
         each = stack.pop()
         if isinstance(each, dict):
-            stack.extend(each.values())
+            stack.extend(dict.values(each))
         elif isinstance(each, list):
             stack.extend(each)
         elif each is not None:
@@ -355,8 +384,11 @@ class Draft:
         position: Any = None,
         **metadata: Any,
     ) -> str:
-        """Add a step that fails because it could not be imported, and keeps its original; return its path."""
+        """Add a step that fails because it could not be imported, and keeps its original; return its path. It takes the
+        place of a node with its id."""
         message = literal_text(f"not imported: {reason}"[:500])
+        if node_id in self._places:
+            return self._replace_by_gap(node_id, message, name, position, {**metadata, "original": original})
         return self.add_node(
             node_id,
             "fail",
@@ -366,6 +398,24 @@ class Draft:
             position=position,
             metadata={**metadata, "original": original},
         )
+
+    def _replace_by_gap(
+        self, node_id: str, message: str, name: str, position: Any, metadata: dict[str, Any]
+    ) -> str:
+        kept, at = self.nodes, self._places[node_id]
+        self.nodes = []
+        self.add_node(
+            node_id,
+            "fail",
+            {"message": message, "code": NOT_IMPORTED},
+            name=name or None,
+            error={"type": "halt"},
+            position=position,
+            metadata=metadata,
+        )
+        kept[at] = self.nodes[0]
+        self.nodes, self._places[node_id] = kept, at
+        return f"nodes[{at}]"
 
     def document(self) -> dict[str, Any]:
         """Return the document."""

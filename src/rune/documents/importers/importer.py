@@ -17,6 +17,7 @@ from rune.documents.importers.asl.machine import import_asl, is_asl
 from rune.documents.importers.canvas.document import import_canvas, is_canvas
 from rune.documents.importers.draft import FORMATS, Format, Import, with_names
 from rune.documents.importers.n8n.graph import import_n8n, is_n8n
+from rune.documents.importers.source import observed, plain
 from rune.documents.loader import check_document
 from rune.errors import InvalidDocumentError, LimitExceededError
 
@@ -49,9 +50,10 @@ def import_document(
         raise _refused(message, "omit the format to have it detected")
     try:
         options = {"stubs": stubs} if chosen == "asl" else {}
-        found = _IMPORTERS[chosen](source, name=name, **options)
+        found = _IMPORTERS[chosen](observed(source), name=name, **options)
     except LimitExceededError as error:
         raise InvalidDocumentError((Problem("", codes.TOO_MANY, error.message),)) from error
+    found = replace(found, document=plain(found.document), test=plain(found.test))
     return _checked(with_names(found, source), catalogue)
 
 

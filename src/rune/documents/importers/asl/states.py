@@ -18,6 +18,7 @@ from rune.documents.importers.asl.paths import (
 )
 from rune.documents.importers.draft import Status, is_empty, literal, mapping, sequence
 from rune.documents.importers.javascript import UntranslatableError
+from rune.documents.importers.source import without
 
 if TYPE_CHECKING:
     from rune.documents.importers.asl.machine import MachineImporter
@@ -233,7 +234,7 @@ class StateReader:
         targets = list(self.extra)
         if isinstance(self.state.get("Next"), str):
             return Result([], [(self.last, self.state["Next"], f"{self.path}.Next"), *targets])
-        if "End" in self.state:
+        if self.state.get("End") is not None:
             self.note("carried", "End", self.last.node)
         return Result([self.last], targets)
 
@@ -502,7 +503,7 @@ def _narrow_input(reader: StateReader) -> None:
         return
     reader.add("edit", {"from": f"{{{{ {reader.input_text()} }}}}"}, suffix="selected")
     reader.note("approximated", "InputPath", reader.last.node, _OBJECTS)
-    reader.state = {key: each for key, each in reader.state.items() if key != "InputPath"}
+    reader.state = without(reader.state, ("InputPath",))
 
 
 def _select_input(reader: StateReader, key: str) -> None:
@@ -526,7 +527,7 @@ def _refuse_policies(reader: StateReader, what: str) -> None:
                 f"{what} has no common policy",
                 "give its nodes a policy, or make it a workflow of its own",
             )
-    reader.state = {key: each for key, each in reader.state.items() if key not in ("Retry", "Catch")}
+    reader.state = without(reader.state, ("Retry", "Catch"))
 
 
 def _read_map(reader: StateReader) -> Result:
@@ -643,6 +644,8 @@ def _select_item(reader: StateReader, split: str) -> None:
     key = "ItemSelector" if "ItemSelector" in state else "Parameters" if "Parameters" in state else ""
     batch = mapping(state.get("ItemBatcher"))
     if batch:
+        if not isinstance(batch.get("MaxItemsPerBatch"), int):
+            raise UntranslatableError("batches without a number of items have no counterpart")
         if key:
             raise UntranslatableError("selecting fields of the items of a batch has no counterpart")
         value: dict[str, Any] = {"Items": "{{ $item }}"}
@@ -658,8 +661,33 @@ def _select_item(reader: StateReader, split: str) -> None:
         reader.carried(key, reader.last.node)
 
 
+_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "": ("MaxConcurrency", "ToleratedFailureCount", "ToleratedFailurePercentage"),
+    "ItemBatcher": ("MaxItemsPerBatch", "MaxInputBytesPerBatch"),
+    "Retry": ("MaxAttempts", "IntervalSeconds", "BackoffRate", "MaxDelaySeconds"),
+}
+"""Fields that are numbers here, by the field that holds them; in JSONata they may be expressions."""
+
+_CONSTANT = re.compile(r"\s*\{%\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*%\}\s*")
+
+
+def _read_numbers(state: dict[str, Any]) -> None:
+    """Write expressions that are only a number as that number; refuse others in the place of one."""
+    for holder, keys in _NUMBERS.items():
+        given = state.get(holder) if holder else state
+        for part in map(mapping, given if isinstance(given, list) else [given]):
+            for key in keys:
+                value = part.get(key)
+                constant = _CONSTANT.fullmatch(value) if isinstance(value, str) else None
+                if constant is not None:
+                    value = part[key] = float(constant[1]) if "." in constant[1] else int(constant[1])
+                if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                    raise UntranslatableError(f"`{key}` that is not a number has no counterpart")
+
+
 def read_state(reader: StateReader) -> Result:
     """Add the nodes of a state and return where it goes on."""
+    _read_numbers(reader.state)
     from rune.documents.importers.asl.machine import read_task  # noqa: PLC0415 - tasks need the reader of this module
 
     kinds: Mapping[str, Callable[[StateReader], Result]] = {
