@@ -8,6 +8,7 @@ node that made an item (`$Fetch.body.name`), so that they do not depend on what 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
@@ -126,7 +127,10 @@ _PER_ITEM = (
 )
 _PARALLEL = "n8n runs these branches one after the other; here they run at the same time"
 _MAX_TEXT = 2_000
-_TWICE = "n8n runs this node once for each branch that arrives; here it runs once, when all have arrived"
+_TWICE = (
+    "n8n runs this node once for each branch that arrives; here it runs once, when all have arrived, with what the "
+    "first of them carries"
+)
 
 
 def is_n8n(source: Any) -> bool:
@@ -179,6 +183,9 @@ class N8nImporter:
         self._edges: dict[tuple[str, str, str | None, bool], str] = {}
         self._error_edges: dict[str, dict[str, Any]] = {}
         self._relays: set[str] = set()
+        self._passed: dict[
+            str, tuple[str, Flow]
+        ] = {}  # by path of a link: the node that keeps what it carries
         self._joint: dict[tuple[str, int], bool] = {}  # inputs at which several links arrive that carry items
         self._beside: Counter[tuple[str, int]] = Counter()  # links by output
         self._arriving: dict[str, int] = {}  # links by target, without those back to a loop
@@ -284,7 +291,7 @@ class N8nImporter:
             self.record.by_hand(
                 path, "the connection names a node that does not exist", "remove it, or name a node"
             )
-        elif kind != "main":
+        elif kind != "main" or target.get("type", "main") != "main":
             self._inner.add(name)
             self.record.by_hand(
                 path, f"connections of the type `{kind}` have no counterpart", "see the node that it leads to"
@@ -451,6 +458,8 @@ class N8nImporter:
         outs = self._outputs_of(region, self._exits(region))
         # An exit with several items for one item makes a list of every result; the lists are joined behind.
         many = any(each.flow.many for each in outs)
+        if len({each.flow.text for each in outs}) > 1:
+            outs = [self._kept_apart(region, each) for each in outs]
         texts = [each.flow.list_text if many else each.flow.text for each in outs]
         if any(text != f"${each.node}" for text, each in zip(texts, outs, strict=True)):
             collector = self.draft.new_id(f"{region.aggregator}_item")
@@ -472,6 +481,27 @@ class N8nImporter:
         region.flow = Flow(True, f"[each for each in {listed} if each != null]" if loses else listed)
         self.results[region.flow.text] = region
         return region.flow
+
+    def _kept_apart(self, region: Region, out: Output) -> Output:
+        """Return an output whose expression has a value only if the output was taken."""
+        if _tells(out.flow, out):
+            return out
+        kept, flow = self._keep(f"{region.aggregator}_from_{out.node}", out.flow)
+        self._edge_once(out.node, kept, out.label, is_error=out.is_error)
+        return Output(kept, flow)
+
+    def _keep(self, wanted: str, flow: Flow) -> tuple[str, Flow]:
+        """Add a node that keeps what a connection carries; return it, and the flow of its output. That one exists only
+        if the connection was taken; what was carried may be the output of an earlier node, which always exists."""
+        kept = self.draft.new_id(wanted)
+        parameters: dict[str, Any] = {"from": f"{{{{ {flow.text} }}}}"}
+        if flow.many:
+            parameters = {
+                "mode": "keep_only",
+                "assignments": [{"name": "items", "value": f"{{{{ {flow.text} }}}}"}],
+            }
+        self.draft.add_node(kept, "edit", parameters, error={"type": "halt"})
+        return kept, Flow(flow.many, f"${kept}.items" if flow.many else f"${kept}")
 
     def _outputs_of(self, region: Region, places: list[tuple[str, int]]) -> list[Output]:
         """Return the outputs at places of a region; those of a region inside of it are its collected results."""
@@ -540,19 +570,41 @@ class N8nImporter:
         """Return what arrives at a node, over all of its inputs that arrive at the first."""
         return self.merged([link for link in self.links.into(name) if not self.is_back(link)], name)
 
-    def merged(self, links: list[Link], name: str) -> Flow:
-        """Return the flow of several connections that lead to one input."""
+    def merged(self, links: list[Link], name: str, *, tells: bool = False) -> Flow:
+        """Return the flow of several connections that lead to one input. With `tells`, its expression has a value only
+        if one of them was taken."""
         flows = [self._flow_along(link, name) for link in links]
         if not flows:
             return Flow(False, "$trigger")
-        texts = list(dict.fromkeys(each.text for each in flows))
-        if sum(map(len, texts)) > _MAX_TEXT:
+        if sum(map(len, dict.fromkeys(each.text for each in flows))) > _MAX_TEXT:
             raise UntranslatableError("too many branches arrive at this node")
+        if tells or len({each.text for each in flows}) > 1:
+            flows = [self._told(link, flow) for link, flow in zip(links, flows, strict=True)]
+        texts = list(dict.fromkeys(each.text for each in flows))
         if len(texts) == 1:
             return flows[0]
         if any(each.many for each in flows):
             return Flow(True, " ?? ".join(dict.fromkeys(f"({each.list_text})" for each in flows)))
         return Flow(False, f"({' ?? '.join(texts)})")
+
+    def _told(self, link: Link, flow: Flow) -> Flow:
+        """Return a flow of what a link carries whose expression has a value only if the link was taken."""
+        outermost = self._outermost(link.src, self.regions.get(link.dst))
+        outputs = self.outputs.get(link.src, [])
+        if outermost is not None:
+            out = Output(outermost.aggregator, flow)
+        elif is_trigger(self.nodes[link.src]) and len(self._triggers) == 1:
+            return flow  # this link is always taken
+        elif link.output < len(outputs):
+            out = outputs[link.output]
+        else:
+            return flow  # there is no such output, which is reported
+        if _tells(flow, out):
+            return flow
+        if link.path not in self._passed:
+            wanted = f"{self.ids[link.dst]}_from_{self.ids[link.src]}"
+            self._passed[link.path] = self._keep(wanted, flow)
+        return self._passed[link.path][1]
 
     def _flow_along(self, link: Link, name: str) -> Flow:
         own = self.regions.get(name)
@@ -570,7 +622,11 @@ class N8nImporter:
         node, node_id = self.nodes[name], self.ids[name]
         region = self.regions.get(name)
         try:
-            flow = self.input_flow(name)
+            if node.get("disabled") and kind_of(node) == _LOOP:
+                raise UntranslatableError("a disabled loop has no counterpart")
+            # A merge reads each of its inputs by itself.
+            is_merge = kind_of(node) == "merge" and not node.get("disabled")
+            flow = Flow(False, "$trigger") if is_merge else self.input_flow(name)
         except UntranslatableError as error:
             self._add_gap(name, error.message, Flow(False, "$trigger"))
             return
@@ -589,7 +645,8 @@ class N8nImporter:
             self._note_region(name, region)
         reader = StepReader(self, name, node, node_id, flow, region)
         try:
-            outputs = read_step(reader, kind_of(node)) if not node.get("disabled") else reader.disabled()
+            outputs = reader.disabled() if node.get("disabled") else read_step(reader, kind_of(node))
+            reader.refuse_expressions()
         except UntranslatableError as error:
             self._add_gap(name, error.message, flow)
             return
@@ -605,6 +662,8 @@ class N8nImporter:
 
     def _add_gap(self, name: str, reason: str, flow: Flow) -> None:
         node, node_id = self.nodes[name], self.ids[name]
+        if name in self.loops:
+            self._open_loop(name)
         place = self.draft.add_gap(
             node_id, reason, node, name=name if name != node_id else "", position=_position(node)
         )
@@ -614,6 +673,22 @@ class N8nImporter:
         self.record.by_hand(
             self.paths[name], reason, "replace the node by nodes of Rune, or by a custom node", place
         )
+
+    def _open_loop(self, name: str) -> None:
+        """Make the body of a loop that is not imported a part of what is around it."""
+        region, _ = self.loops[name]
+        back = [link for link in self.links.into(name) if self.is_back(link)]
+        del self.loops[name]
+        for each in [each for each, own in self.regions.items() if own is region]:
+            del self.regions[each]
+            if region.parent is not None:
+                self.regions[each] = region.parent
+        for inner, _ in self.loops.values():
+            if inner.parent is region:
+                inner.parent = region.parent
+        for link in back:
+            self._break_cycle(link)
+        self.links = Links(each for each in self.links.all if each not in back)
 
     def _read_common(self, name: str, reader: StepReader, region: Region | None) -> None:
         """Read the fields that every node has, and report the parameters."""
@@ -658,6 +733,10 @@ class N8nImporter:
             )
             return
         entry = self.entries[link.dst]
+        if link.path in self._passed:
+            kept = self._passed[link.path][0]
+            self._edge_once(kept, entry)
+            entry = kept
         outermost = self._outermost(link.src, other)
         if link.src in loops and link.output == loops[link.src][1]:
             place = self.draft.add_edge(loops[link.src][0].split, entry)
@@ -744,6 +823,16 @@ def kind_of(node: dict[str, Any]) -> str:
 def is_trigger(node: dict[str, Any]) -> bool:
     kind = kind_of(node)
     return kind in TRIGGER_TYPES or kind.lower().endswith("trigger")
+
+
+_NAMED = re.compile(r"\$(\w+)")
+
+
+def _tells(flow: Flow, out: Output) -> bool:
+    """Return whether the expression of a flow has a value only if an output was taken: it reads nothing but the node,
+    and the node has no other output."""
+    is_only = out.label is None and not out.is_error
+    return is_only and "??" not in flow.text and set(_NAMED.findall(flow.text)) == {out.node}
 
 
 def _position(node: dict[str, Any]) -> Any:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rune.documents.importers.draft import literal, mapping, sequence
+from rune.documents.importers.draft import literal, literal_text, mapping, sequence
 from rune.documents.importers.javascript import UntranslatableError, number_in
 from rune.documents.importers.n8n.reader import (
     Flow,
@@ -19,6 +19,7 @@ from rune.documents.importers.n8n.reader import (
     parsed_json,
     whole_number,
 )
+from rune.documents.importers.source import ignore
 from rune.documents.importers.translate import Translation, path_of, quoted
 
 _UNITS = ("seconds", "minutes", "hours", "days")
@@ -97,10 +98,11 @@ def _assignments(step: StepReader) -> list[dict[str, Any]]:
             value = literal(parsed_json(step.at(key)))
         # A conversion to a text would make an empty one of null.
         is_typed = bool(kind) and not str(value).startswith("{{ null if ")
-        found.append({"name": str(name or "value"), "value": value, **({"type": kind} if is_typed else {})})
-        for each in ("id", "name", "type"):
-            is_kept = each == "name" or (each == "type" and is_typed)
-            step.carried(f"{base}.{each}", f"{at}.{each}" if is_kept else at)
+        target = step.name_of(name, f"{base}.name", f"{at}.name")
+        found.append({"name": target or "value", "value": value, **({"type": kind} if is_typed else {})})
+        ignore(step.at(base), "id")
+        step.carried(f"{base}.id", at)
+        step.carried(f"{base}.type", f"{at}.type" if is_typed else at)
 
     dotted = step.at("options.dotNotation")
     if dotted is False:
@@ -167,7 +169,8 @@ def _conditions(step: StepReader, *, element: bool = False) -> str:
         step.parameters, lambda value: step.expression(value, element=element), former=step.version < 2
     )
     for key in ("conditions", "combineOperation", "combinator"):
-        step.noted(key, "parameters.expression", found.notes)
+        if step.at(key) is not None:
+            step.noted(key, "parameters.expression", found.notes)
     for key in ("options.ignoreCase", "looseTypeValidation", "options.looseTypeValidation"):
         if step.at(key) is not None:
             step.note(
@@ -189,7 +192,13 @@ def read_switch(step: StepReader) -> list[Output]:
         count = whole_number(step.at("numberOutputs") or step.at("outputsAmount"), 4)
         if count > 100:
             raise UntranslatableError("more than 100 outputs")
-        rules = [f"({chosen.text}) == {at}" for at in range(count)]
+        # n8n fails for an output that does not exist; an index may be a text.
+        known = ", ".join(f'{at}, "{at}"' for at in range(count))
+        rules = [f'({chosen.text}) in [{at}, "{at}"]' for at in range(count)]
+        if rules:
+            rules[0] = (
+                f"({rules[0]}) if ({chosen.text}) in [{known}] else {failing('the output does not exist')}"
+            )
         order = list(range(count))
     elif step.version >= 3:
         rules, order = _switch_rules(step)
@@ -344,8 +353,13 @@ def conditions_of(given: Mapping[str, Any], operand: Operand, *, former: bool) -
         conditions = mapping(given.get("conditions"))
         word = " or " if conditions.get("combinator") == "or" else " and "
         options = mapping(conditions.get("options"))
+        ignore(options, "leftValue", "version")
         fold = bool(options) and not options.get("caseSensitive")
-        parts = [_rule(each, operand, notes, fold=fold) for each in sequence(conditions.get("conditions"))]
+        strict = options.get("typeValidation", "strict") == "strict"
+        parts = [
+            _rule(each, operand, notes, fold=fold, strict=strict)
+            for each in sequence(conditions.get("conditions"))
+        ]
     if not parts:
         return Translation("true")
     text = parts[0] if len(parts) == 1 else word.join(f"({each})" for each in parts)
@@ -370,12 +384,41 @@ def former_rule(kind: str, rule: Mapping[str, Any], left: Any, operand: Operand)
     return Translation(text, tuple(notes), "boolean")
 
 
-def _rule(given: Any, operand: Operand, notes: list[str], *, fold: bool) -> str:
+def _rule(given: Any, operand: Operand, notes: list[str], *, fold: bool, strict: bool) -> str:
     given = mapping(given)
     operator = mapping(given.get("operator"))
+    ignore(given, "id")
+    ignore(operator, "name", "singleValue", "rightType")
     kind, operation = str(operator.get("type") or "string"), str(operator.get("operation") or "equals")
     left = operand(given.get("leftValue"))
-    return _compare(kind, operation, left, given.get("rightValue"), operand, notes, fold=fold)
+    right = given.get("rightValue")
+    text = _compare(kind, operation, left, right, operand, notes, fold=fold)
+    checked = [(kind, left)]
+    if isinstance(right, str) and right.startswith("=") and operation not in _OF_ONE:
+        checked.append((_right_kind(kind, operation), operand(right)))
+    guards = [
+        f'type({each.text}) in ["{wanted}", "null"]'
+        for wanted, each in checked
+        if wanted in _KINDS and each.kind != _KINDS[wanted]
+    ]
+    if not guards:
+        return text
+    if not strict:
+        notes.append(_CONVERTED)
+        return text
+    wrong = failing(f"wrong type: not a {kind}")
+    return f"({text}) if {' and '.join(guards)} else {wrong}"
+
+
+_KINDS = {"string": "text", "number": "number", "boolean": "boolean", "array": "list", "object": "object"}
+_OF_ONE = frozenset({"exists", "notExists", "empty", "notEmpty", "true", "false"})
+_CONVERTED = "n8n converts values to the type of the condition; here they are compared as they are"
+
+
+def _right_kind(kind: str, operation: str) -> str:
+    if operation in _LENGTHS:
+        return "number"
+    return "" if kind == "array" else kind
 
 
 def _compare(
@@ -416,6 +459,11 @@ def _compare(
         # A missing value is neither more nor less than a number, and null counts as 0.
         return f"exists({path}) and {_binary(f'{path} ?? 0', operation, other)}"
     return _binary(subject, operation, other)
+
+
+def failing(reason: str) -> str:
+    """Return an expression that fails."""
+    return f"int({quoted(reason)})"
 
 
 def _binary(subject: str, operation: str, other: str) -> str:
@@ -504,7 +552,7 @@ def read_sort(step: StepReader) -> list[Output]:
         down = isinstance(each, dict) and each.get("order") == "descending"
         rules.append(
             {
-                "field": str(each.get("fieldName") if isinstance(each, dict) else ""),
+                "field": literal_text(str(each.get("fieldName") if isinstance(each, dict) else "")),
                 "direction": "desc" if down else "asc",
             }
         )
@@ -572,7 +620,7 @@ def read_aggregate(step: StepReader) -> list[Output]:
     if step.at("aggregate") == "aggregateAllItemData":
         if (step.at("include") or "allFields") != "allFields":
             raise UntranslatableError("choosing fields by name has no counterpart")
-        name = str(step.at("destinationFieldName") or "data")
+        name = literal_text(str(step.at("destinationFieldName") or "data"))
         assignments = [{"name": name, "value": f"{{{{ {items} }}}}"}]
         for key in ("aggregate", "destinationFieldName", "include"):
             step.carried(key, "parameters.assignments")
@@ -582,8 +630,9 @@ def read_aggregate(step: StepReader) -> list[Output]:
         for at, each in enumerate(listed if isinstance(listed, list) else []):
             base = f"fieldsToAggregate.fieldToAggregate[{at}]"
             field = str(each.get("fieldToAggregate") if isinstance(each, dict) else "")
-            wanted = each.get("outputFieldName") if isinstance(each, dict) else None
-            name = str(wanted or field.rpartition(".")[2])
+            is_renamed = isinstance(each, dict) and each.get("renameField")
+            wanted = each.get("outputFieldName") if is_renamed else None
+            name = literal_text(str(wanted or field.rpartition(".")[2]))
             # Items without the field, or with null, are left out, as in n8n.
             text = f"[{_keys(field, 'each')} for each in {items} if ({_keys(field, 'each')} ?? null) != null]"
             assignments.append({"name": name, "value": f"{{{{ {text} }}}}"})
@@ -613,11 +662,13 @@ def read_remove_duplicates(step: StepReader) -> list[Output]:
 def read_merge(step: StepReader) -> list[Output]:
     importer = step.importer
     links = importer.links.into(step.name)
+    if step.node.get("executeOnce"):
+        raise UntranslatableError("a merge that runs once, for the first item, has no counterpart")
     count = max([2, *(link.input + 1 for link in links)])
     if count > _MAX_INPUTS:
         raise UntranslatableError(f"more than {_MAX_INPUTS} inputs")
     flows = [
-        importer.merged([link for link in links if link.input == at], step.name)
+        importer.merged([link for link in links if link.input == at], step.name, tells=True)
         if any(link.input == at for link in links)
         else None
         for at in range(count)
@@ -675,6 +726,8 @@ def _present(flow: Flow) -> str:
 def read_loop(step: StepReader) -> list[Output]:
     importer = step.importer
     region, _ = importer.loops[step.name]
+    if step.at("options.reset"):
+        raise UntranslatableError("resetting a loop has no counterpart")
     size = step.at("batchSize")
     size = size if isinstance(size, int) and size > 0 else (1 if step.version >= 2 else 10)
     region.items, region.batch = step.flow.list_text, size
@@ -688,7 +741,5 @@ def read_loop(step: StepReader) -> list[Output]:
         )
     else:
         step.carried("batchSize", "parameters.max_in_flight")
-    if step.at("options.reset"):
-        raise UntranslatableError("resetting a loop has no counterpart")
     step.carried("options.reset", "type")
     return []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rune.core.definition.strict_json import join
-from rune.documents.importers.draft import sequence, slug
+from rune.documents.importers.draft import literal_text, sequence, slug
 from rune.documents.importers.javascript import UntranslatableError
 from rune.documents.importers.n8n import items
 from rune.documents.importers.n8n.reader import (
@@ -22,6 +22,7 @@ from rune.documents.importers.n8n.reader import (
     pinned_items,
     whole_number,
 )
+from rune.documents.importers.source import ignore
 
 _LIST_RESPONSE = "n8n makes an item of each element if the response is a list; here the list is one value"
 
@@ -54,8 +55,10 @@ def read_http(step: StepReader) -> list[Output]:
     step.carried(property_name, "type")
     fields: tuple[tuple[str, str], ...] = (("body", "body"), ("headers", "headers"), ("statusCode", "status"))
     if not full:
-        fields = ((str(step.at(property_name) or "data"), "body"),)
-    assignments = [{"name": name, "value": f"{{{{ ${step.id}.{key} }}}}"} for name, key in fields]
+        fields = ((step.key(property_name, "data"), "body"),)
+    assignments = [
+        {"name": literal_text(name), "value": f"{{{{ ${step.id}.{key} }}}}"} for name, key in fields
+    ]
     step.importer.draft.add_node(shaped, "edit", {"mode": "keep_only", "assignments": assignments})
     step.importer.draft.add_edge(step.id, shaped)
     return [Output(shaped, Flow(False, f"${shaped}")), *error_output(step)]
@@ -100,8 +103,8 @@ def _pairs(
     else:
         step.carried(specify, f"parameters.{target}")
         pairs = step.at(f"{listed}.parameters")
-        for at, pair in enumerate(pairs if isinstance(pairs, list) else []):
-            name = str(pair.get("name") if isinstance(pair, dict) else at)
+        for at in range(len(sequence(pairs))):
+            name = step.key(f"{listed}.parameters[{at}].name")
             step.carried(f"{listed}.parameters[{at}].name", f"parameters.{target}")
             found[name] = step.value(f"{listed}.parameters[{at}].value", join(f"parameters.{target}", name))
     if found:
@@ -140,8 +143,8 @@ def _body(step: StepReader, parameters: dict[str, Any]) -> None:
         return
     pairs = step.at("bodyParameters.parameters")
     body: dict[str, Any] = {}
-    for at, pair in enumerate(pairs if isinstance(pairs, list) else []):
-        name = str(pair.get("name") if isinstance(pair, dict) else at)
+    for at in range(len(sequence(pairs))):
+        name = step.key(f"bodyParameters.parameters[{at}].name")
         step.carried(f"bodyParameters.parameters[{at}].name", "parameters.body")
         body[name] = step.value(f"bodyParameters.parameters[{at}].value", join("parameters.body", name))
     parameters["body"], parameters["body_type"] = body, types[kind]
@@ -246,11 +249,11 @@ def read_workflow(step: StepReader) -> list[Output]:
     step.carried("source", "type")
     inputs = step.at("workflowInputs.value")
     if isinstance(inputs, dict) and inputs:
-        parameters["input"] = {
-            key: step.value(f"workflowInputs.value.{key}", f"parameters.input.{key}") for key in inputs
-        }
+        parameters["input"], notes = step.template(inputs)
+        step.noted("workflowInputs.value", "parameters.input", notes)
         for key in step.at("workflowInputs"):
             if key != "value":
+                ignore(step.at("workflowInputs"), key)
                 step.carried(f"workflowInputs.{key}", "parameters.input")
     if step.at("options.waitForSubWorkflow") is not None:
         parameters["wait"] = bool(step.at("options.waitForSubWorkflow"))
@@ -278,14 +281,14 @@ def read_schedule(step: StepReader) -> list[Output]:
     first = (
         intervals[0] if isinstance(intervals, list) and intervals and isinstance(intervals[0], dict) else {}
     )
-    parameters, exact = _interval(first)
+    parameters, difference = _interval(first)
     if "cron" in parameters and step.importer.timezone:
         parameters["timezone"] = step.importer.timezone
     step.add("schedule", parameters)
     for key in first:
         path = f"rule.interval[0].{key}"
-        if not exact:
-            step.note("approximated", path, "parameters", "the interval starts anew with each month or year")
+        if difference:
+            step.note("approximated", path, "parameters", difference)
         else:
             step.carried(path, "parameters.cron" if "cron" in parameters else "parameters.amount")
     for at in range(1, len(intervals) if isinstance(intervals, list) else 0):
@@ -301,8 +304,11 @@ def read_schedule(step: StepReader) -> list[Output]:
     return step.out("$trigger")
 
 
-def _interval(given: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Return the parameters of a schedule, and whether they mean the same."""
+_ANEW = "the interval starts anew with each {}"
+
+
+def _interval(given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the parameters of a schedule, and what differs."""
     field = given.get("field") or "days"
     minute = whole_number(given.get("triggerAtMinute"), 0)
     hour = whole_number(given.get("triggerAtHour"), 0)
@@ -311,23 +317,31 @@ def _interval(given: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     )
     every = max(1, min(every, 100_000))
     if field == "cronExpression":
-        return {"cron": _cron(str(given.get("expression") or ""))}, True
+        return {"cron": _cron(str(given.get("expression") or ""))}, ""
     if field == "seconds":
-        return {"amount": every, "unit": "seconds"}, True
+        return {"amount": every, "unit": "seconds"}, ""
     if field == "minutes":
-        return {"cron": f"*/{every} * * * *" if every > 1 else "* * * * *"}, 60 % every == 0
+        return {
+            "cron": f"*/{every} * * * *" if every > 1 else "* * * * *"
+        }, "" if 60 % every == 0 else _ANEW.format("hour")
     if field == "hours":
-        return {"cron": f"{minute} {f'*/{every}' if every > 1 else '*'} * * *"}, 24 % every == 0
+        return {
+            "cron": f"{minute} {f'*/{every}' if every > 1 else '*'} * * *"
+        }, "" if 24 % every == 0 else _ANEW.format("day")
     if field == "days":
-        return {"cron": f"{minute} {hour} {f'*/{every}' if every > 1 else '*'} * *"}, every == 1
+        return {
+            "cron": f"{minute} {hour} {f'*/{every}' if every > 1 else '*'} * *"
+        }, "" if every == 1 else _ANEW.format("month")
     if field == "weeks":
         days = sequence(given.get("triggerAtDay")) or [0]
         return {
             "cron": f"{minute} {hour} * * {','.join(str(whole_number(each, 0)) for each in days)}"
-        }, every == 1
+        }, "" if every == 1 else f"the schedule runs in each week, not in every {every} weeks"
     if field == "months":
         day = whole_number(given.get("triggerAtDayOfMonth"), 1)
-        return {"cron": f"{minute} {hour} {day} {f'*/{every}' if every > 1 else '*'} *"}, 12 % every == 0
+        return {
+            "cron": f"{minute} {hour} {day} {f'*/{every}' if every > 1 else '*'} *"
+        }, "" if 12 % every == 0 else _ANEW.format("year")
     raise UntranslatableError(f"schedules by `{field}` have no counterpart")
 
 

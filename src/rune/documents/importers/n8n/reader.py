@@ -18,7 +18,7 @@ from rune.core.definition.strict_json import join
 from rune.documents.importers import javascript as js
 from rune.documents.importers.draft import Status, is_empty, literal_text
 from rune.documents.importers.javascript import Step, UntranslatableError
-from rune.documents.importers.translate import Translation, Value, number_text, quoted, translate
+from rune.documents.importers.translate import Translation, Value, list_text, number_text, quoted, translate
 
 if TYPE_CHECKING:
     from rune.documents.importers.n8n.graph import N8nImporter, Region
@@ -67,7 +67,7 @@ class N8nScope:
         if name in _UNAVAILABLE:
             raise UntranslatableError(_UNAVAILABLE[name])
         if name == "$json":
-            return self._item(self._flow, "$json"), 0
+            return self._with_error(self._item(self._flow, "$json"), steps)
         if name == "$input":
             arriving = self._input() if _reads_list(steps, 0) else self._flow
             return self._of(arriving, steps, 0, "$input")
@@ -77,6 +77,17 @@ class N8nScope:
             wanted = steps[0].name if steps[0].kind == "name" else _constant(steps[0].key)
             return self._of_node(wanted, steps, 1)
         return self._special(name, steps)
+
+    def _with_error(self, item: Value, steps: tuple[Step, ...]) -> tuple[Value, int]:
+        """Return the item; of one on an error output, `error` is a text, which n8n has under `error.message` too."""
+        is_read = item.text.endswith(f"{_ERROR_FIELD})") and len(steps) > 1 and steps[0].name == "error"
+        is_method = len(steps) > 2 and steps[2].kind == "call"
+        if not is_read or steps[1].kind == "call" or is_method:
+            return item, 0
+        if steps[1].name != "message":
+            shown = steps[1].name or "[…]"
+            raise UntranslatableError(f"`error.{shown}` of an item on an error output has no counterpart")
+        return Value("$error.message", kind="text"), 2
 
     def _special(self, name: str, steps: tuple[Step, ...]) -> tuple[Value, int] | None:
         first = steps[0].name if steps else ""
@@ -301,6 +312,7 @@ class StepReader:
         self.version = float(node["typeVersion"]) if isinstance(node.get("typeVersion"), int | float) else 1.0
         self.entry = node_id
         self.notes: list[tuple[Status, str, str, str, str]] = []
+        self._translated: set[str] = set()
 
     # Notes
 
@@ -309,20 +321,36 @@ class StepReader:
         self.notes.append((status, f"parameters.{key}" if key else "type", target, message, hint))
 
     def carried(self, key: str, target: str = "", message: str = "") -> None:
-        if not is_empty(self.at(key)):
+        """Note a parameter as carried, which its reader reads; this does not."""
+        if not is_empty(self._look(key, reads=False)):
             self.note("carried", key, target, message)
 
     def at(self, key: str) -> Any:
         """Return the parameter at a path such as `options.timeout` or `rules.values[0]`."""
+        return self._look(key, reads=True)
+
+    def _look(self, key: str, *, reads: bool) -> Any:
         value: Any = self.parameters
         for part in re.findall(r"[^.\[\]]+", key):
             if isinstance(value, dict):
-                value = value.get(part)
+                value = value.get(part) if reads else dict.get(value, part)
             elif isinstance(value, list) and part.isdigit() and int(part) < len(value):
                 value = value[int(part)]
             else:
                 return None
         return value
+
+    def refuse_expressions(self) -> None:
+        """Refuse the node if an expression counts as carried that was not translated."""
+        entries = {key: (status, message) for status, key, _, message, _ in self.notes}
+        for path, text in _texts("parameters", self.parameters):
+            if not text.startswith("=") or "{{" not in text or text in self._translated:
+                continue
+            above = [path[:at] for at in range(len(path), 0, -1) if at == len(path) or path[at] in ".["]
+            status, message = next((entries[each] for each in above if each in entries), ("by_hand", ""))
+            if status != "by_hand" and not message:
+                shown = path.removeprefix("parameters.")
+                raise UntranslatableError(f"`{shown}` is an expression, which has no counterpart there")
 
     # Values
 
@@ -350,6 +378,23 @@ class StepReader:
         plain = _OPTIONAL.fullmatch(found.text)
         written = f"str({plain[1] if plain else found.text})"
         return f"{{{{ null if ({found.text}) == null else {written} }}}}"
+
+    def key(self, key: str, default: str = "") -> str:
+        """Return a parameter that names something, and is no expression."""
+        found = str(self.at(key) or default)
+        if found.startswith("=") and "{{" in found:
+            raise UntranslatableError(f"the name `{found[:60]}` is an expression, which has no counterpart")
+        return found.removeprefix("=")
+
+    def name_of(self, name: Any, key: str, target: str) -> str:
+        """Return the name of a field as a template, and note it."""
+        if "[" in str(name or "") and not str(name).startswith("="):
+            raise UntranslatableError(
+                "a name with brackets, which denote positions in n8n, has no counterpart"
+            )
+        found, notes = self.template(str(name or ""))
+        self.noted(key, target, notes)
+        return str(found)
 
     def noted(self, key: str, target: str, notes: tuple[str, ...]) -> None:
         """Note a parameter as carried, or as approximated if its translation differs."""
@@ -379,6 +424,7 @@ class StepReader:
     def _text(self, text: str, *, element: bool) -> tuple[str, tuple[str, ...]]:
         if not text.startswith("="):
             return literal_text(text), ()
+        self._translated.add(text)
         notes: list[str] = []
         pieces: list[str] = []
         at = 1
@@ -404,6 +450,7 @@ class StepReader:
             return Translation(quoted(value), (), "number" if isinstance(value, int | float) else "")
         if not value.startswith("="):
             return Translation(quoted(value), (), "text")
+        self._translated.add(value)
         parts = list(_templates(value))
         if len(parts) == 1 and not (value[1 : parts[0][0]] + value[parts[0][1] :]).strip():
             return self._translate(value[parts[0][0] + 2 : parts[0][1] - 2], element=element)
@@ -451,7 +498,7 @@ class StepReader:
             record.approximated(
                 f"{path}.{key}",
                 place,
-                "the item on the error output has the code and message of Rune's error under `error`",
+                "`error` of the item on the error output is the message of Rune's error, a text",
             )
         elif mode == "continueRegularOutput":
             target["error"] = {"type": "ignore"}
@@ -521,6 +568,19 @@ class StepReader:
             )
 
 
+def _texts(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the texts below a path; this reads nothing for the report."""
+    waiting = [(path, value)]
+    while waiting:
+        place, part = waiting.pop()
+        if isinstance(part, str):
+            yield place, part
+        elif isinstance(part, dict):
+            waiting += [(join(place, key), each) for key, each in dict.items(part)]
+        elif isinstance(part, list):
+            waiting += [(f"{place}[{at}]", each) for at, each in enumerate(part)]
+
+
 def _inside_json(found: Translation) -> str:
     """Return the expression of a value inside of a text that is read as JSON."""
     if found.kind == "number" and not found.whole:
@@ -537,7 +597,7 @@ def _inside_text(found: Translation) -> str:
     """Return the expression of a value inside of a text, with numbers and lists as JavaScript writes them."""
     if found.kind == "number" and not found.whole:
         return number_text(found.text)
-    return f'join({found.text}, ",")' if found.kind == "list" else found.text
+    return list_text(f"({found.text})") if found.kind == "list" else found.text
 
 
 def parsed_json(value: Any) -> Any:
@@ -550,11 +610,14 @@ def parsed_json(value: Any) -> Any:
     return value
 
 
+_ERROR_FIELD = '{"error": $error.message}'
+
+
 def error_output(step: StepReader) -> list[Output]:
     """Return the error output of a node that continues there."""
     if step.node.get("onError") != "continueErrorOutput":
         return []
-    text = f'merge({step.flow.text}, {{"error": $error.message}})'
+    text = f"merge({step.flow.text}, {_ERROR_FIELD})"
     return [Output(step.id, Flow(False, text), is_error=True)]
 
 
