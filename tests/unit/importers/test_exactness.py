@@ -260,6 +260,28 @@ def test_merge_that_runs_once_is_not_carried() -> None:
     assert messages(found) == ["a merge that runs once, for the first item, has no counterpart"]
 
 
+def test_node_that_runs_once_for_each_batch_is_not_carried() -> None:
+    inner = {**assign("A", v="={{ $json.v }}"), "executeOnce": True}
+    nodes = [split("Rows", "rows"), loop("Loop", 2), inner, gather("End")]
+
+    found = imported(export(nodes, "Start Rows", "Rows Loop", "Loop:0 End", "Loop:1 A", "A Loop"))
+
+    gaps = [each.source for each in found.report.entries if each.status == "by_hand"]
+    assert gaps == ["nodes[3]"]
+
+
+def test_number_of_tries_that_is_no_number_is_not_carried() -> None:
+    node = {
+        **step("X", "httpRequest", 4.2, url="https://api.example/"),
+        "retryOnFail": True,
+        "maxTries": "={{ 5 }}",
+    }
+
+    found = imported(export([node], "Start X"))
+
+    assert [each.source for each in found.report.entries if each.status == "by_hand"] == ["nodes[1].maxTries"]
+
+
 def test_unknown_field_inside_of_a_condition_is_reported() -> None:
     node = numbers("equals", caseSensitive=True, typeValidation="strict")
     node["parameters"]["conditions"]["conditions"][0]["newOption"] = True

@@ -627,6 +627,10 @@ class N8nImporter:
             # A merge reads each of its inputs by itself.
             is_merge = kind_of(node) == "merge" and not node.get("disabled")
             flow = Flow(False, "$trigger") if is_merge else self.input_flow(name)
+            if node.get("executeOnce") and region is not None and region.batch > 1 and not flow.many:
+                raise UntranslatableError(
+                    "running once for the items of a batch, which pass one by one, has no counterpart"
+                )
         except UntranslatableError as error:
             self._add_gap(name, error.message, Flow(False, "$trigger"))
             return

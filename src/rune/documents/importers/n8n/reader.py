@@ -544,7 +544,9 @@ class StepReader:
             if target["type"] == "http":
                 target["retry"]["on"] = _RETRIED
         for key in ("retryOnFail", "maxTries", "waitBetweenTries"):
-            if node.get(key) is not None:
+            if key != "retryOnFail" and not isinstance(node.get(key), int | float | None):
+                record.by_hand(f"{path}.{key}", "the value is not a number", "set it in `retry`", place)
+            elif node.get(key) is not None:
                 record.carried(f"{path}.{key}", f"{place}.retry" if "retry" in target else place)
 
     def _read_credentials(self, target: dict[str, Any], place: str, path: str) -> None:
