@@ -192,6 +192,20 @@ def test_other_field_of_an_error_is_refused_by_name() -> None:
     assert any("`error.code` of an item on an error output" in each for each in messages(found))
 
 
+@pytest.mark.parametrize(
+    "links",
+    [("Call:0 End", "Call:1 End"), ("Call:1 Keep", "Keep End")],
+    ids=["rejoin", "kept"],
+)
+def test_field_of_an_error_that_came_a_longer_way_is_refused(links: tuple[str, ...]) -> None:
+    call = {**step("Call", "httpRequest", 4.2, url="https://api.example/"), "onError": "continueErrorOutput"}
+    nodes = [call, keeping("Keep", a="1"), keeping("End", text="={{ $json.error.message }}")]
+
+    found = imported(export(nodes, "Start Call", *links))
+
+    assert any("`error.message` of an item on an error output" in each for each in messages(found))
+
+
 # Schedules
 
 

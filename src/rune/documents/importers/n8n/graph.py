@@ -566,6 +566,16 @@ class N8nImporter:
 
     # Nodes
 
+    def is_behind_error(self, name: str) -> bool:
+        """Return whether a path leads from an error output to a node."""
+        starts = [
+            link.dst
+            for src, outputs in self.outputs.items()
+            for link in self.links.out(src)
+            if link.output < len(outputs) and outputs[link.output].is_error
+        ]
+        return name in self.links.reachable(starts)
+
     def input_flow(self, name: str) -> Flow:
         """Return what arrives at a node, over all of its inputs that arrive at the first."""
         return self.merged([link for link in self.links.into(name) if not self.is_back(link)], name)

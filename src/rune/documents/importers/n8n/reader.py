@@ -80,13 +80,15 @@ class N8nScope:
 
     def _with_error(self, item: Value, steps: tuple[Step, ...]) -> tuple[Value, int]:
         """Return the item; of one on an error output, `error` is a text, which n8n has under `error.message` too."""
-        is_read = item.text.endswith(f"{_ERROR_FIELD})") and len(steps) > 1 and steps[0].name == "error"
+        is_read = len(steps) > 1 and steps[0].name == "error" and steps[1].kind != "call"
         is_method = len(steps) > 2 and steps[2].kind == "call"
-        if not is_read or steps[1].kind == "call" or is_method:
+        if not is_read or is_method or not self._importer.is_behind_error(self._name):
             return item, 0
-        if steps[1].name != "message":
+        if steps[1].name != "message" or not item.text.endswith(f"{_ERROR_FIELD})"):
             shown = steps[1].name or "[…]"
-            raise UntranslatableError(f"`error.{shown}` of an item on an error output has no counterpart")
+            raise UntranslatableError(
+                f"`error.{shown}` of an item on an error output has no counterpart; `error` is a text"
+            )
         return Value("$error.message", kind="text"), 2
 
     def _special(self, name: str, steps: tuple[Step, ...]) -> tuple[Value, int] | None:
