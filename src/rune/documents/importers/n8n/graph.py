@@ -589,7 +589,7 @@ class N8nImporter:
         if sum(map(len, dict.fromkeys(each.text for each in flows))) > _MAX_TEXT:
             raise UntranslatableError("too many branches arrive at this node")
         if tells or len({each.text for each in flows}) > 1:
-            flows = [self._told(link, flow) for link, flow in zip(links, flows, strict=True)]
+            flows = [self._carried_along(link, flow) for link, flow in zip(links, flows, strict=True)]
         texts = list(dict.fromkeys(each.text for each in flows))
         if len(texts) == 1:
             return flows[0]
@@ -597,7 +597,7 @@ class N8nImporter:
             return Flow(True, " ?? ".join(dict.fromkeys(f"({each.list_text})" for each in flows)))
         return Flow(False, f"({' ?? '.join(texts)})")
 
-    def _told(self, link: Link, flow: Flow) -> Flow:
+    def _carried_along(self, link: Link, flow: Flow) -> Flow:
         """Return a flow of what a link carries whose expression has a value only if the link was taken."""
         outermost = self._outermost(link.src, self.regions.get(link.dst))
         outputs = self.outputs.get(link.src, [])
