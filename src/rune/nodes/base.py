@@ -357,7 +357,8 @@ def failure_of(error: BaseException) -> Failure:
         details = _details(_attribute(error, "details", {}))
         known = permanent if isinstance(permanent, bool) else None
         return Failure(Error(code, message, details, permanent=known))
-    message = _message(f"{_read(lambda: type(error).__name__, 'exception')}: {_text(error)}")
+    name = _read(lambda: type(error).__name__, "exception")
+    message = _message(f"{name}: {_text(error, MAX_MESSAGE_CHARS)}")
     return Failure(Error("NODE_ERROR", message, traceback=_read(lambda: traceback_of(error), "")))
 
 
@@ -369,6 +370,8 @@ def _read(read: Callable[[], T], default: T) -> T:
     """Return what the code of a node gives, such as the text of its exception, or the default if that code raises."""
     try:
         return read()
+    except Interruption:
+        raise
     except BaseException as error:
         if is_ctrl_c(error):
             raise
@@ -437,17 +440,18 @@ def _drop_engine_frames(found: traceback.TracebackException) -> bool:
     return left
 
 
-def _text(value: Any) -> str:
-    """Return the text of a value without lone surrogates, so that it can be encoded."""
-    return _read(lambda: str(value).encode("utf-8", "replace").decode(), NO_TEXT)
+def _text(value: Any, length: int | None = None) -> str:
+    """Return the text of a value, at most this many characters of it, without lone surrogates, so that it can be
+    encoded."""
+    return _read(lambda: str(value)[:length].encode("utf-8", "replace").decode(), NO_TEXT)
 
 
 def _code(value: Any) -> str:
-    return _cut(_text(value), MAX_CODE_CHARS)
+    return _cut(_text(value, MAX_CODE_CHARS + 1), MAX_CODE_CHARS)
 
 
 def _message(value: Any) -> str:
-    return _cut(_text(value), MAX_MESSAGE_CHARS)
+    return _cut(_text(value, MAX_MESSAGE_CHARS + 1), MAX_MESSAGE_CHARS)
 
 
 def _cut(text: str, length: int) -> str:
@@ -462,6 +466,11 @@ def _details(value: Any) -> dict[str, Any]:
     except RuneError:
         return {"text": _message(value)}
     return members if size <= MAX_DETAILS_BYTES else _fitting(members, MAX_DETAILS_BYTES)
+
+
+def details_are_json(details: Any) -> bool:
+    """Return whether error details are a JSON object that is not much larger than what is kept of it."""
+    return type(details) is dict and _size_or_inf(details) < math.inf
 
 
 def _fitting(members: dict[str, Any], left: float, depth: int = 1) -> dict[str, Any]:

@@ -95,4 +95,4 @@ class Stoppable(Generic[T]):
             self._coroutine.close()
         except Exception as error:
             # It raises while it is closed, or goes on even then; what it holds is released when it is collected.
-            log.warning("%s could not be ended: %r", name, error)
+            log.warning("%s could not be ended: it raised %s", name, type(error).__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
 from functools import cache, lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -55,6 +55,7 @@ from rune.nodes.credentials import Reference
 from rune.nodes.custom import kind_of
 from rune.nodes.data import datetime, edit, filter, limit, log, sort
 from rune.nodes.endings import is_ctrl_c, is_running
+from rune.nodes.foreign_errors import failure_in_time, failure_off_loop, is_own
 from rune.nodes.io import http, llm_service, smtp
 from rune.nodes.schema import problem_text
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError, TokenEndedError
@@ -252,19 +253,30 @@ def typed(kind: RunnableType, values: Mapping[str, Any]) -> Any:
     raise NodeFailure(message, code=codes.BAD_PARAMETER)
 
 
-def execute(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
-    """Run a synchronous node. Every way it ends is converted to an outcome."""
+def execute(
+    kind: RunnableType,
+    call: NodeCall[Any],
+    failure_of_foreign: Callable[[BaseException], Failure] = failure_in_time,
+) -> Outcome:
+    """Run a synchronous node. Every way it ends is converted to an outcome, exceptions of other code by the given
+    function."""
+
+    def failure_by(error: BaseException) -> Failure:
+        return failure_of(error) if is_own(error) else failure_of_foreign(error)
+
     try:
         outcome = kind.run(call)
         assert isinstance(outcome, _OUTCOMES), "an asynchronous node runs in execute_async"
-        return _check_outcome(kind, outcome, call)
+        if type(outcome) is Failure:
+            return _cleaned(outcome, failure_by(_raised(outcome)))
+        return _checked(kind, outcome, call)
     except Interruption:
         raise
     # `sys.exit` in a node fails the node, not the worker.
     except BaseException as error:
         if is_ctrl_c(error):
             raise
-        return failure_of(error)
+        return failure_by(error)
 
 
 async def execute_async(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
@@ -276,14 +288,25 @@ async def execute_async(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
     task = _current_task()
     try:
         outcome = kind.run(call)
-        return _check_outcome(kind, outcome if isinstance(outcome, _OUTCOMES) else await outcome, call)
+        if not isinstance(outcome, _OUTCOMES):
+            outcome = await outcome
+        if type(outcome) is Failure:
+            return _cleaned(outcome, await _failure_by(_raised(outcome), task))
+        return _checked(kind, outcome, call)
     except (StoreUnavailableError, ExecutionEndedError, TokenEndedError, Interruption):
         # A store outage, or the end of the execution or token, is not an outcome of the node.
         raise
     except BaseException as error:
         if is_ctrl_c(error) or _ends_task(error, task):
             raise
+        return await _failure_by(error, task)
+
+
+async def _failure_by(error: BaseException, task: asyncio.Task[Any] | None) -> Failure:
+    """Return the outcome of a node that raised."""
+    if is_own(error):
         return failure_of(error)
+    return failure_in_time(error) if task is None else await failure_off_loop(error)
 
 
 def _current_task() -> asyncio.Task[Any] | None:
@@ -302,11 +325,19 @@ def _ends_task(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
     return isinstance(error, GeneratorExit) and not is_running(task)
 
 
-def _check_outcome(kind: RunnableType, outcome: Outcome, call: NodeCall[Any]) -> Outcome:
-    if type(outcome) is Failure:
-        error = outcome.error
-        cleaned = failure_of(NodeFailure(error.message, code=error.code, details=error.details)).error
-        return Failure(msgspec.structs.replace(cleaned, engine=error.engine, permanent=error.permanent))
+def _raised(outcome: Failure) -> NodeFailure:
+    """Return what a node would have raised instead of returning its failure."""
+    error = outcome.error
+    return NodeFailure(error.message, code=error.code, details=error.details)
+
+
+def _cleaned(outcome: Failure, bounded: Failure) -> Failure:
+    """Return the failure that a node returned, with what is kept of its texts."""
+    error = outcome.error
+    return Failure(msgspec.structs.replace(bounded.error, engine=error.engine, permanent=error.permanent))
+
+
+def _checked(kind: RunnableType, outcome: Outcome, call: NodeCall[Any]) -> Outcome:
     if kind.builds and isinstance(outcome, Output):
         check_json(outcome.value, call.limits, call.meter)
     return outcome

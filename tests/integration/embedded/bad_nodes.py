@@ -25,6 +25,36 @@ class NoTextError(Exception):
     __repr__ = __str__
 
 
+class LongTextError(Exception):
+    """An exception whose text is 100 MB long."""
+
+    def __str__(self) -> str:
+        return "long " * 20_000_000
+
+
+class EndlessTextError(Exception):
+    """An exception whose text is never finished."""
+
+    def __str__(self) -> str:
+        while not CLOSED_FOR_EVER:
+            pass
+        return ""
+
+
+class BlockedTextError(Exception):
+    """An exception whose text comes when GATE is opened."""
+
+    def __str__(self) -> str:
+        GATE.wait()
+        return "late"
+
+    __repr__ = __str__
+
+
+GATE = threading.Event()
+CLOSED_FOR_EVER = False
+
+
 class NoFields(NodeFailure):
     """A failure whose fields raise or were never set."""
 
@@ -55,6 +85,23 @@ def _raise(error: BaseException) -> Any:
 def _fail_without_text() -> Any:
     nothing: Any = NoTextError()
     raise NodeFailure(nothing, code=nothing, details={"a": nothing})
+
+
+def _fail_blocked() -> Any:
+    blocked: Any = BlockedTextError()
+    raise NodeFailure(blocked, details={"a": blocked})
+
+
+SLOW_TEXTS: dict[str, Any] = {
+    "endless": lambda: _raise(EndlessTextError()),
+    "blocked": lambda: _raise(BlockedTextError()),
+    "blocked cause": lambda: _raise_from(ValueError("first"), BlockedTextError()),
+    "blocked failure": _fail_blocked,
+}
+
+
+def _raise_from(error: BaseException, cause: BaseException) -> Any:
+    raise error from cause
 
 
 def _cycle() -> Any:
@@ -105,6 +152,7 @@ WAYS: dict[str, Any] = {
     "interrupt": lambda: _raise(KeyboardInterrupt()),
     "generator exit": lambda: _raise(GeneratorExit("done")),
     "no text": lambda: _raise(NoTextError()),
+    "long text": lambda: _raise(LongTextError()),
     "no fields": lambda: _raise(NoFields()),
     "no text of a failure": _fail_without_text,
     "odd cause": lambda: _raise(OddCauseError()),
@@ -117,19 +165,19 @@ WAYS: dict[str, Any] = {
 @node("bad.async")
 async def bad_async(way: str) -> Any:
     """Run in the event loop."""
-    return WAYS[way]()
+    return (WAYS | SLOW_TEXTS)[way]()
 
 
 @node("bad.thread")
 def bad_thread(way: str) -> Any:
     """Run in a thread."""
-    return WAYS[way]()
+    return (WAYS | SLOW_TEXTS)[way]()
 
 
 @node("bad.pure", effectful=False)
 def bad_pure(way: str) -> Any:
     """Run inline."""
-    return WAYS[way]()
+    return (WAYS | SLOW_TEXTS)[way]()
 
 
 @node("bad.task")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from rune.nodes import cancellation
+from rune.nodes import cancellation, foreign_errors
 from rune.nodes.registry import load_module, standard_registry
 from rune.runtime.worker import worker
 from rune.testing.harness import harness
-from tests.integration.embedded.bad_nodes import CLOSED, STUBBORN, WAYS
+from tests.integration.embedded.bad_nodes import CLOSED, GATE, SLOW_TEXTS, STUBBORN, WAYS
 
 REGISTRY = standard_registry().extended(load_module("tests.integration.embedded.bad_nodes"))
 FINE = {
@@ -64,6 +66,7 @@ TYPES = {
     "interrupt": "KeyboardInterrupt",
     "generator exit": "GeneratorExit: done",
     "no text": "NoTextError: <its text cannot be read>",
+    "long text": "LongTextError: long long ",
     "odd cause": "OddCauseError",
     "cyclic causes": "ValueError: first",
     "many causes": "ValueError: 4999",
@@ -72,7 +75,10 @@ TYPES = {
 
 @pytest.mark.parametrize("kind", ["bad.async", "bad.thread", "bad.pure"])
 @pytest.mark.parametrize("way", WAYS)
-def test_misbehaving_node_fails_by_its_error_policy(kind: str, way: str, tmp_path: pathlib.Path) -> None:
+def test_misbehaving_node_fails_by_its_error_policy(
+    kind: str, way: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_errors, "READ_S", 600.0)  # however busy the machine is
     halted, ignored, fine = asyncio.run(_run(tmp_path, kind, way))
 
     assert halted["status"] == "halted"
@@ -84,6 +90,76 @@ def test_misbehaving_node_fails_by_its_error_policy(kind: str, way: str, tmp_pat
     assert ignored["status"] == "completed"
     assert ignored["output"] == halted["error"]["code"]
     assert fine["output"] == "fine"
+
+
+@pytest.fixture
+def opened_gate() -> Iterator[None]:
+    """Let the threads end that make the texts of exceptions."""
+    GATE.clear()
+    yield
+    GATE.set()
+
+
+@pytest.mark.usefixtures("opened_gate")
+@pytest.mark.parametrize("kind", ["bad.async", "bad.thread", "bad.pure"])
+def test_other_executions_go_on_while_the_text_of_an_exception_is_made(
+    kind: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_errors, "READ_S", 600.0)
+
+    async def run() -> dict[str, Any]:
+        async with harness(tmp_path, registry=REGISTRY) as engine:
+            bad = await engine.start(_document(kind, "blocked"))
+            while not any(each.name == "rune-error-text" for each in threading.enumerate()):
+                await asyncio.to_thread(threading.Event().wait, 0.01)
+            await (await engine.start(FINE)).end(60)
+            GATE.set()
+            await bad.end(60)
+            return await bad.document()
+
+    document = asyncio.run(run())
+
+    assert document["error"]["message"] == "BlockedTextError: late"
+
+
+NO_TEXTS = {
+    "endless": ("NODE_ERROR", "EndlessTextError: <its text cannot be read>"),
+    "blocked": ("NODE_ERROR", "BlockedTextError: <its text cannot be read>"),
+    "blocked cause": ("NODE_ERROR", "ValueError: <its text cannot be read>"),
+    "blocked failure": ("NODE_FAILED", "<its text cannot be read>"),
+}
+
+
+@pytest.mark.usefixtures("opened_gate")
+@pytest.mark.parametrize("kind", ["bad.async", "bad.thread", "bad.pure"])
+@pytest.mark.parametrize("way", SLOW_TEXTS)
+def test_exception_whose_text_takes_long_is_recorded_without_it(
+    kind: str, way: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foreign_errors, "READ_S", 0.05)
+
+    async def run() -> dict[str, Any]:
+        async with harness(tmp_path, registry=REGISTRY) as engine:
+            bad = await engine.start(_document(kind, way))
+            await bad.end(60)
+            return await bad.document()
+
+    document = asyncio.run(run())
+
+    assert document["status"] == "halted"
+    assert (document["error"]["code"], document["error"]["message"]) == NO_TEXTS[way]
+
+
+@pytest.mark.usefixtures("opened_gate")
+def test_thread_of_an_endless_text_ends(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign_errors, "READ_S", 0.05)
+    document, _, _ = asyncio.run(_run(tmp_path, "bad.async", "endless"))
+
+    for thread in threading.enumerate():
+        if thread.name.startswith("rune-error-text"):
+            thread.join(30)
+            assert not thread.is_alive()
+    assert document["error"]["message"] == "EndlessTextError: <its text cannot be read>"
 
 
 @pytest.mark.parametrize("way", ["cancel", "future"])

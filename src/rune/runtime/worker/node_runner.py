@@ -27,6 +27,7 @@ from rune.errors import LimitExceededError, RuneError
 from rune.nodes.attempt_log import AttemptLog
 from rune.nodes.base import NodeCall, Resources, RunnableType, check_json, failure_of
 from rune.nodes.credentials import CredentialResolver
+from rune.nodes.foreign_errors import failure_in_time
 from rune.nodes.redaction import NAMES_ONLY, SECRETS_IN_USE
 from rune.nodes.registry import Registry, execute, execute_async, typed
 from rune.nodes.schema import Model
@@ -280,7 +281,7 @@ class NodeRunner:
         if token.signal is not None:
             call.signal = reader.signal(token.signal)
         if node.pure or prepared.repeatable:
-            return _without_secrets(execute(prepared.kind, call))
+            return _without_secrets(execute(prepared.kind, call, failure_in_thread))
         # From here on nothing is moved to a thread: the effect would run twice.
         scope.pop(METER, None)
         return call
@@ -434,6 +435,16 @@ class ProgressReporter:
 def _without_secrets(outcome: Outcome) -> Outcome:
     """Redact the error of a run that used no credential."""
     return NAMES_ONLY.outcome(outcome) if type(outcome) is Failure else outcome
+
+
+def failure_in_thread(error: BaseException) -> Failure:
+    """Return the outcome of a pure node that raised. Its exception may take long to be read, so that in the event loop
+    the node is started again in a thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return failure_in_time(error)
+    raise NeedsThread
 
 
 async def _failed(error: RuneError) -> Outcome:
