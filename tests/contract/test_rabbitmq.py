@@ -13,8 +13,8 @@ from rune.adapters.rabbitmq.dead_letters import DeadLetters
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import Kind
 from rune.codec.messages import NO_CONTEXT, encode_hint
+from rune.core.definition.model import DEFAULT_QUEUE
 from rune.core.execution.token import Token
-from rune.ports.queue import DEFAULT_QUEUE
 from tests.contract.suites.malformed_messages import MalformedMessageContract
 from tests.contract.suites.queue import QueueContract
 from tests.support.aio_pika_queue import AioPikaQueue

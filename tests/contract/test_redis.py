@@ -14,10 +14,11 @@ from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.streams import MAX_LETTERS, RedisDeadLetters
 from rune.adapters.sqlite.journal import SqliteJournal
+from rune.core.definition.model import DEFAULT_QUEUE
 from rune.core.execution.token import Token
 from rune.core.plan.model import Plan
 from rune.ports.journal import Journal
-from rune.ports.queue import DEFAULT_QUEUE, LANES
+from rune.ports.queue import LANES
 from rune.ports.state import State
 from rune.testing.harness import VirtualClock
 from tests.contract.suites.lost_leases import LostLeaseContract

@@ -18,6 +18,7 @@ from rune.adapters.postgres.block_marks import quarantined
 from rune.adapters.postgres.database import Database, query, redacted_url
 from rune.adapters.postgres.schema import inspect as inspect_postgres
 from rune.adapters.postgres.schema import rights
+from rune.adapters.postgres.workflows import named_queues
 from rune.adapters.rabbitmq.amqp.connection import parse_address
 from rune.adapters.rabbitmq.topology import Topology, all_exchanges, all_queues, as_text, definitions, roles
 from rune.adapters.rabbitmq.topology import inspect as inspect_rabbitmq
@@ -108,6 +109,7 @@ async def _journal(settings: Settings) -> dict[str, Any]:
             found |= await rights(database)
         if found["schema"] == found["known_schema"] and found["journal_roles"]:
             found["quarantined"] = await quarantined(database)
+            found["named_queues"] = await named_queues(database)
         found["journal_skew"] = await _skew(lambda: _postgres_time(database))
         return found | {"journal_ms": await _median(lambda: database.fetch("SELECT 1"))}
     finally:

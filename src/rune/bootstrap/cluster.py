@@ -366,7 +366,7 @@ async def open_reader(
 async def open_live(settings: Settings) -> AsyncIterator[RunningQuery]:
     """Open a query to the workers."""
     stores = await looking_at_redis(settings)
-    follower = LiveFollower(RunningNodes(""), stores.live)
+    follower = LiveFollower(RunningNodes(""), stores.live, stores.processes)
     try:
         yield follower.running
     finally:

@@ -18,6 +18,7 @@ from rune.nodes.base import Resources, RunnableType
 from rune.nodes.io.smtp import server
 from rune.nodes.registry import installed, load_module
 from rune.ports.inspection import ClusterSurvey, FileInspection, Finding, Verdict
+from rune.ports.processes import served_queues
 from rune.settings import Settings, SettingsError
 
 MIN_FREE_BYTES = 1024**3
@@ -376,6 +377,7 @@ def cluster_findings(seen: ClusterSurvey) -> Iterator[Finding]:
         yield clock("redis clock", seen.state_skew)
         yield _workers(seen)
         yield _schedulers(seen)
+        yield from _queues(seen)
     yield from broker(seen)
     yield from free_space(seen)
     yield _cluster_keys(seen)
@@ -457,6 +459,16 @@ def _workers(seen: ClusterSurvey) -> Finding:
         advice = "start a worker for the queue `default`, which most nodes use"
         return Finding("workers", "warn", f"{len(seen.workers)}, of {', '.join(queues)}", advice)
     return Finding("workers", "ok", f"{len(seen.workers)}, of {', '.join(queues)}")
+
+
+def _queues(seen: ClusterSurvey) -> Iterator[Finding]:
+    """Report each queue that a workflow names and no worker receives from."""
+    served = served_queues(seen.workers)
+    for queue, workflow in seen.named_queues:
+        if queue not in served:
+            advice = f"start `rune serve worker --queues {queue}`, or correct `queue` of the node"
+            found = f"no worker serves the queue `{queue}`, which workflow `{workflow}` names"
+            yield Finding("queues", "warn", found, advice)
 
 
 def _schedulers(seen: ClusterSurvey) -> Finding:

@@ -60,6 +60,7 @@ class ClusterSurvey(msgspec.Struct, frozen=True, kw_only=True):
     journal_lacks: tuple[str, ...] = ()  # missing privileges, if the user has none of the roles
     may_migrate: bool = True
     quarantined: tuple[str, ...] = ()
+    named_queues: tuple[tuple[str, str], ...] = ()  # queues that nodes name, each with a workflow
     state: str
     state_trouble: str = ""
     stores_differ: str = ""  # why this database and this Redis are not those of one cluster

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -168,6 +168,12 @@ class Keepalive(Protocol):
         """Tell the queue that the deliveries of this process are still being processed."""
 
 
+def served_queues(processes: Iterable[ProcessInfo]) -> frozenset[str]:
+    """Return the queues that workers receive from."""
+    workers = (each for each in processes if "worker" in each.roles and not each.draining)
+    return frozenset(queue for each in workers for queue in each.queues)
+
+
 OpenKeepalive = Callable[[], AbstractAsyncContextManager[Keepalive]]
 """Opens the connections, in the event loop of the thread that will use them."""
 
@@ -231,10 +237,12 @@ class LiveReport(msgspec.Struct, frozen=True):
 
 
 class RunningSnapshot(msgspec.Struct, frozen=True):
-    """The nodes of an execution that run now. Not `complete`: a worker did not answer in time."""
+    """The nodes of an execution that run now. Not `complete`: a worker did not answer in time. `queues`: those that
+    workers receive from; None if that is unknown, or if this process receives all."""
 
     nodes: list[RunningNode]
     complete: bool = True
+    queues: frozenset[str] | None = None
 
 
 RunningQuery = Callable[[str], Awaitable[RunningSnapshot]]

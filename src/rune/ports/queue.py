@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from rune.core.definition.model import DEFAULT_QUEUE
 from rune.core.execution.token import Token
 from rune.errors import RuneError
 from rune.ports.journal import ExecutionRecord
@@ -21,7 +22,6 @@ HIGH, NORMAL, LOW = 7, 5, 3
 LANES = ("high", "normal", "low")
 LOWEST = len(LANES) - 1
 
-DEFAULT_QUEUE = "default"
 """Serves the nodes that name no queue."""
 
 Route = Callable[[str, Token], Awaitable[str]]

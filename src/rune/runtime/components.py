@@ -74,7 +74,7 @@ class EngineComponents:
         self.drain_control = DrainControl(queue)
         self.running = RunningNodes(instrumentation.worker)
         self.attempt_logs = AttemptLogs(backend.blob, self.running)
-        self.live = LiveFollower(self.running, backend.live)
+        self.live = LiveFollower(self.running, backend.live, backend.processes)
         self.signals = SignalDelivery(journal, state, queue, self.data_cache)
         self.completion_publisher: CompletionPublisher | None = None
         self.external_executor: ExternalExecutor | None = None

@@ -13,10 +13,20 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from rune.core.execution.explain import ActiveRuns, RunningAttempt
 from rune.core.execution.token import Path, Token
 from rune.errors import RuneError
-from rune.ports.processes import LiveChannel, LiveReport, LoggedLine, RunningNode, RunningSnapshot
+from rune.ports.processes import (
+    LiveChannel,
+    LiveReport,
+    LoggedLine,
+    ProcessRegistry,
+    RunningNode,
+    RunningSnapshot,
+    served_queues,
+)
 
 MAX_REPORTED = 200
 """Running nodes of one execution in a report. Further ones are left out."""
@@ -183,9 +193,12 @@ OnChange = Callable[[Sequence[RunningNode], Sequence[LoggedLine]], None]
 class LiveFollower:
     """Requests and merges the reports of all processes. Without a channel, only those of this process."""
 
-    def __init__(self, local: RunningNodes, channel: LiveChannel | None) -> None:
+    def __init__(
+        self, local: RunningNodes, channel: LiveChannel | None, processes: ProcessRegistry | None = None
+    ) -> None:
         self._local = local
         self._channel = channel
+        self._processes = processes
         self._followed: dict[str, OnChange] = {}
         self._needed = asyncio.Event()
         self._reports: dict[str, dict[str, tuple[float, list[RunningNode]]]] = {}
@@ -210,7 +223,10 @@ class LiveFollower:
         if self._channel is None:
             return RunningSnapshot(self._local.nodes_of([execution])[execution])
         try:
-            return await self._ask_workers(self._channel, execution, timeout_s)
+            snapshot = await self._ask_workers(self._channel, execution, timeout_s)
+            if self._processes is None:
+                return snapshot
+            return replace(snapshot, queues=served_queues(await self._processes.list()))
         except (RuneError, TimeoutError) as error:
             log.info("what runs now in %s is not known: %s", execution, error)
             return RunningSnapshot([], complete=False)
@@ -314,7 +330,7 @@ def active_runs(snapshot: RunningSnapshot, now: int) -> ActiveRuns:
         (each.node, each.path): RunningAttempt(each.worker, each.since, each.attempt, each.progress)
         for each in snapshot.nodes
     }
-    return ActiveRuns(runs, now, snapshot.complete)
+    return ActiveRuns(runs, now, snapshot.complete, snapshot.queues)
 
 
 def _merge(reports: Iterable[Sequence[RunningNode]]) -> list[RunningNode]:

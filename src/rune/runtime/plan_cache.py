@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rune.codec.messages import MessageContext, encode_record, is_first
-from rune.core.definition.model import Definition, canonical, content_hash
+from rune.core.definition.model import DEFAULT_QUEUE, Definition, canonical, content_hash
 from rune.core.definition.parser import NO_PINS, Parsed, Pins, SourceLocations, parse_document, with_pins
 from rune.core.definition.problems import TOO_LARGE, Problem
 from rune.core.execution.token import Token
@@ -23,7 +23,6 @@ from rune.core.plan.model import NO_PARAMETERS, NodePlan, Plan, Split, compile_p
 from rune.documents.loader import check_document, definition_in
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import Journal
-from rune.ports.queue import DEFAULT_QUEUE
 from rune.runtime.off_loop import off_loop
 from rune.runtime.payloads import MAX_INLINE_BYTES, checked
 

@@ -12,6 +12,7 @@ import pytest
 from rune.adapters.redis import queue
 from tests.support.api_server import DEADLINE, HELLO, WAITS, RunningServer, running_server
 from tests.support.backends import stores
+from tests.support.cluster_cli import command_line_for
 
 
 def test_executions_of_one_server_are_visible_on_the_other(tmp_path: Path) -> None:
@@ -74,3 +75,33 @@ def test_depth_of_unserved_queue_is_reported(tmp_path: Path, monkeypatch: pytest
 
     found = asyncio.run(go())
     assert (found["default"]["depth"], found["default"]["oldest_ms"], found["gpu"]["held"]) == (0, 0, 0)
+
+
+GPU = {
+    "id": "render",
+    "nodes": [
+        {"id": "in", "type": "input"},
+        {"id": "draw", "type": "http", "parameters": {"url": "http://127.0.0.1:9/"}, "queue": "gpu"},
+    ],
+    "edges": [{"src": "in", "dst": "draw"}],
+}
+
+
+def test_queue_that_no_worker_serves_is_named(tmp_path: Path) -> None:
+    settings = msgspec.structs.replace(stores(tmp_path), nodes=())
+
+    async def go() -> tuple[str, str, list[str]]:
+        async with running_server(tmp_path, on=settings) as server:
+            await server.deploy(HELLO, GPU)
+            started = (await server.client.start("render")).execution_id
+            (waiting,) = (await server.client.explain(started)).waiting
+            cli = command_line_for(settings)
+            shown = await asyncio.to_thread(cli.output, "explain", started)
+            findings = (await server.client.doctor()).checks
+            return waiting.reason, shown, [each.found for each in findings if each.check == "queues"]
+
+    reason, shown, found = asyncio.run(go())
+
+    assert reason == "is queued: no worker serves the queue `gpu`"
+    assert reason in " ".join(shown.split())
+    assert found == ["no worker serves the queue `gpu`, which workflow `render` names"]

@@ -56,6 +56,22 @@ def test_running_token_names_worker_duration_and_attempt() -> None:
 
 
 @pytest.mark.parametrize(
+    ("queues", "reason"),
+    [
+        ({"default"}, "is queued"),
+        ({"gpu"}, "is queued: no worker serves the queue `default`"),
+        (set(), "is queued: no worker serves the queue `default`"),
+    ],
+)
+def test_queued_token_names_a_queue_without_worker(queues: set[str], reason: str) -> None:
+    execution = ExecutionDriver(plan("start -> a"))
+
+    (waiting,) = explain(execution.plan, execution.state, ActiveRuns({}, NOW, queues=frozenset(queues)))
+
+    assert waiting.reason == reason
+
+
+@pytest.mark.parametrize(
     ("complete", "reason"),
     [(True, "is queued"), (False, "is queued, or runs on a worker that did not answer")],
 )

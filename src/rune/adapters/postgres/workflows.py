@@ -35,11 +35,35 @@ from rune.ports.workflows import (
 
 _MAX_VERSION = 2**31 - 1
 
+_MAX_READ = 1_000  # definitions whose queues are read
 _TRIGGER = msgspec.msgpack.Decoder(Trigger)
 _PACK = msgspec.msgpack.Encoder()
 
 
 class PostgresWorkflows:
+class _QueuedNode(msgspec.Struct):
+    queue: str | None = None
+
+
+class _QueuedDefinition(msgspec.Struct):
+    id: str
+    nodes: list[_QueuedNode]
+
+
+_QUEUED = msgspec.json.Decoder(_QueuedDefinition)
+
+
+async def named_queues(database: Database) -> tuple[tuple[str, str], ...]:
+    """Return the queues that nodes of current workflows name, each with a workflow."""
+    found: dict[str, str] = {}
+    for row in await database.fetch(query("definitions_with_queues"), _MAX_READ):
+        definition = _QUEUED.decode(row["canonical"])
+        for node in definition.nodes:
+            if node.queue is not None:
+                found.setdefault(node.queue, definition.id)
+    return tuple(sorted(found.items()))
+
+
     """Versions and aliases. Deploys of one workflow are serialised by a lock, so version numbers have no gaps."""
 
     def __init__(self, database: Database) -> None:

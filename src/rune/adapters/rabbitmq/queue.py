@@ -35,12 +35,12 @@ from rune.codec.messages import (
     execution_of,
     is_large,
 )
+from rune.core.definition.model import DEFAULT_QUEUE
 from rune.core.execution.token import Token
 from rune.errors import RuneError
 from rune.ports.inspection import QueueDepth
 from rune.ports.journal import ExecutionRecord, StoreUnavailableError
 from rune.ports.queue import (
-    DEFAULT_QUEUE,
     LANES,
     Delivery,
     LeftToOthersError,

@@ -26,7 +26,8 @@ from rune.adapters.rabbitmq.amqp.client import connect
 from rune.adapters.rabbitmq.amqp.connection import Connection, parse_address
 from rune.adapters.rabbitmq.amqp.errors import AmqpError, ChannelClosedError, PublishError
 from rune.core.definition.fields import MAX_ID_LENGTH
-from rune.ports.queue import DEFAULT_QUEUE, LANES
+from rune.core.definition.model import DEFAULT_QUEUE
+from rune.ports.queue import LANES
 
 log = logging.getLogger("rune.rabbitmq")
 

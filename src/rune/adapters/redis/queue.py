@@ -21,11 +21,11 @@ from rune.adapters.redis.client import Client, RedirectionError, RedisError
 from rune.adapters.redis.cluster import ClusterClient
 from rune.adapters.redis.encoding import KeySpace
 from rune.adapters.redis.streams import GROUP, Entry, RedisDeadLetters, Streams
+from rune.core.definition.model import DEFAULT_QUEUE
 from rune.core.execution.token import Path, Token
 from rune.ports.inspection import QueueDepth
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.queue import (
-    DEFAULT_QUEUE,
     LANES,
     Delivery,
     Route,

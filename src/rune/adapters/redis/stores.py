@@ -42,12 +42,13 @@ from rune.adapters.redis.queue import IDLE_S, QueueDepthReader, RedisQueue
 from rune.adapters.redis.state import RedisState
 from rune.adapters.redis.streams import Streams, StreamSender
 from rune.adapters.redis.wipe_recovery import RunningExecutions
+from rune.core.definition.model import DEFAULT_QUEUE
 from rune.core.execution.token import Path
 from rune.errors import RuneError
 from rune.ports.clock import Clock
 from rune.ports.journal import Journal, StoreDamagedError, StoreUnavailableError
 from rune.ports.processes import Keepalive
-from rune.ports.queue import DEFAULT_QUEUE, Route, default_route
+from rune.ports.queue import Route, default_route
 
 log = logging.getLogger("rune.redis")
 

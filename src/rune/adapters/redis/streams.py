@@ -24,11 +24,12 @@ from rune.adapters.redis.client import Client, RedisError
 from rune.adapters.redis.encoding import CachedExecution, KeySpace, decode_token, encode_token
 from rune.codec.decode import MalformedDataError, decode, decode_text
 from rune.codec.messages import ID, check_hint, decode_record
+from rune.core.definition.model import DEFAULT_QUEUE
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import RaceWinner
 from rune.core.execution.token import Path, Token
 from rune.ports.journal import ExecutionRecord, StoreUnavailableError
-from rune.ports.queue import DEFAULT_QUEUE, LANES, QueueDeadLetter, failure_of, lane_of, letter_id
+from rune.ports.queue import LANES, QueueDeadLetter, failure_of, lane_of, letter_id
 
 log = logging.getLogger("rune.redis")
 

@@ -73,6 +73,7 @@ class Edge(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fal
 HookStatus = Literal["failed", "halted", "cancelled", "failed_items"]
 HOOKED: tuple[HookStatus, ...] = ("failed", "halted")
 NO_HANDLER = "none"
+DEFAULT_QUEUE = "default"
 
 
 class HookHandler(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

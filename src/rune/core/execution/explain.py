@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from rune.core.definition.model import DEFAULT_QUEUE
 from rune.core.execution.state import LiveToken, Scope, State, join_waits_since, paused_since
 from rune.core.execution.token import Path, TokenPurpose, path_text
 from rune.core.plan.model import NodePlan, Plan
@@ -39,11 +40,13 @@ class RunningAttempt(msgspec.Struct, frozen=True):
 
 
 class ActiveRuns(msgspec.Struct, frozen=True):
-    """What workers run now, by node and path. Not `complete`: a worker did not answer."""
+    """What workers run now, by node and path. Not `complete`: a worker did not answer. `queues`: those that workers
+    receive from, None if there is one queue or it is unknown."""
 
     runs: Mapping[tuple[int, Path], RunningAttempt]
     now: int
     complete: bool = True
+    queues: frozenset[str] | None = None
 
 
 def expected_by(plan: Plan, state: State) -> int | None:
@@ -79,7 +82,7 @@ def _explain_token(plan: Plan, scope: Scope, live: LiveToken, active: ActiveRuns
     elif token.fate is TokenPurpose.DISPATCH:
         reason = "has more items to start"
     else:
-        reason = _queued(active)
+        reason = _queued(active, plan.nodes[token.node].node.queue or DEFAULT_QUEUE)
     return Waiting(plan.ids[token.node], path_text(scope.path, plan.ids), reason, due=live.wakes_at)
 
 
@@ -97,9 +100,11 @@ def _explain_running(plan: Plan, scope: Scope, node: int, running: RunningAttemp
     )
 
 
-def _queued(active: ActiveRuns | None) -> str:
+def _queued(active: ActiveRuns | None, queue: str) -> str:
     if active is None:
         return "is queued or running"
+    if active.queues is not None and queue not in active.queues:
+        return f"is queued: no worker serves the queue `{queue}`"
     return "is queued" if active.complete else "is queued, or runs on a worker that did not answer"
 
 

@@ -52,3 +52,16 @@ WHERE $1 OR w.hidden_at IS NULL ORDER BY w.id
 -- name: next_workflow
 -- The next workflow after $1 that has ended executions. Read-only.
 SELECT workflow FROM execution WHERE ended_at IS NOT NULL AND workflow > $1 ORDER BY workflow LIMIT 1
+
+-- name: definitions_with_queues
+-- At most $1 definitions that name a queue, of the newest running executions, of the newest version of each workflow and
+-- of those that aliases name. Read-only.
+WITH used AS (
+    (SELECT e.hash FROM execution AS e WHERE e.ended_at IS NULL ORDER BY e.id DESC LIMIT 10000)
+    UNION
+    SELECT v.hash FROM version AS v JOIN workflow AS w ON w.id = v.workflow AND w.hidden_at IS NULL
+    WHERE v.number = (SELECT max(n.number) FROM version AS n WHERE n.workflow = v.workflow)
+       OR EXISTS (SELECT FROM alias AS a WHERE a.workflow = v.workflow AND a.number = v.number)
+)
+SELECT d.canonical FROM definition AS d JOIN used AS u ON u.hash = d.hash
+WHERE position('"queue":'::bytea IN d.canonical) > 0 ORDER BY d.hash LIMIT $1
