@@ -30,6 +30,7 @@ from rune.ports.workflows import (
     LATEST,
     InvalidWeightsError,
     Version,
+    check_others,
     check_weights,
     choose,
     workflow_not_found,
@@ -439,21 +440,27 @@ def split_reference(given: str) -> tuple[str, str | None]:
     return workflow, which if at else None
 
 
-def parse_weights(given: tuple[str, ...], alias: str, number: Callable[[str], int]) -> dict[int, float]:
-    """Parse `4=10` and `latest=5` into percentages by version number."""
+def parse_weights(
+    given: tuple[str, ...], alias: str, version: int, number: Callable[[str], int]
+) -> dict[int, float]:
+    """Parse `4=10` and `latest=5` into percentages by version number, for an alias that points at `version`."""
     found: dict[int, float] = {}
     for each in given:
         which, _, percentage = each.partition("=")
+        if not which:
+            raise InvalidWeightsError(f"`{each}` names no version; expected for example 4=10")
         try:
             percent = float(percentage.removesuffix("%"))
         except ValueError:
             raise InvalidWeightsError(
                 f"`{each}` has no percentage; expected for example {which or '4'}=10"
             ) from None
-        if number(which) in found:
-            raise InvalidWeightsError(f"`{each}`: this version is given twice")
-        found[number(which)] = percent
+        other = number(which)
+        if other in found:
+            raise InvalidWeightsError(f"`{each}`: version {other} is given twice")
+        found[other] = percent
     check_weights(alias, found)
+    check_others(alias, version, found)
     return dict(sorted(found.items()))
 
 

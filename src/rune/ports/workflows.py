@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias
@@ -224,8 +225,22 @@ def check_weights(alias: str, weights: Mapping[int, float]) -> None:
     """Raise InvalidWeightsError for weights that are out of range or set on `latest`."""
     if alias == LATEST and weights:
         raise InvalidWeightsError("`latest` cannot have weights; use another alias")
-    if any(not 0 < share <= 100 for share in weights.values()) or sum(weights.values()) > 100:
-        raise InvalidWeightsError("weights are percentages: each above 0, together at most 100")
+    for number, share in weights.items():
+        if not 0 < share <= 100:
+            raise InvalidWeightsError(
+                f"version {number} cannot get {share:g} % of the starts: weights are above 0 and at most 100"
+            )
+    total = round(math.fsum(weights.values()), 9)
+    if total > 100:
+        raise InvalidWeightsError(f"the weights add up to {total:.10g} %: together they are at most 100")
+
+
+def check_others(alias: str, number: int, weights: Mapping[int, float]) -> None:
+    """Raise InvalidWeightsError if one of the weights is for the version that the alias points at."""
+    if number in weights:
+        raise InvalidWeightsError(
+            f"`{alias}` points at version {number}, which gets what the weights leave: give weights for other versions"
+        )
 
 
 def shares_of(alias: str, weights: Mapping[int, float] | None) -> dict[int, float]:

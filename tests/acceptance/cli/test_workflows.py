@@ -376,6 +376,40 @@ def test_alias_weights_are_set_and_cleared(two_versions: Deployments) -> None:
     assert two_versions.rune.json("workflows", "show", "orders")["weights"] == {}
 
 
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (
+            ["1=50"],
+            "`stable` points at version 1, which gets what the weights leave: give weights for other versions",
+        ),
+        (["2=10", "v1=5"], "`stable` points at version 1, which gets"),
+        (["3=10", "latest=10"], "`latest=10`: version 3 is given twice"),
+        (["2=60", "2=60"], "`2=60`: version 2 is given twice"),
+        (["=10"], "`=10` names no version"),
+        (["2="], "`2=` has no percentage"),
+        (["2=nan"], "version 2 cannot get nan % of the starts"),
+        (["2=-5"], "version 2 cannot get -5 % of the starts"),
+        (["2=0"], "version 2 cannot get 0 % of the starts"),
+        (["2=101"], "version 2 cannot get 101 % of the starts"),
+        (["2=60", "3=60"], "the weights add up to 120 %"),
+    ],
+)
+def test_weights_that_make_no_sense_are_named(
+    two_versions: Deployments, weights: list[str], message: str
+) -> None:
+    two_versions.rune.output("deploy", two_versions.file(orders("http://c")))
+    two_versions.rune.output("workflows", "alias", "orders", "stable", "1")
+
+    (problem,) = two_versions.rune.json("workflows", "alias", "orders", "stable", "1", *weights, code=2)[
+        "problems"
+    ]
+
+    assert problem["code"] == "BAD_WEIGHTS"
+    assert problem["message"].startswith(message)
+    assert two_versions.rune.json("workflows", "show", "orders")["weights"] == {}
+
+
 def test_start_by_weighted_alias_uses_weighted_version(two_versions: Deployments) -> None:
     two_versions.rune.output("workflows", "alias", "orders", "stable", "1", "2=100")
     started = two_versions.rune.json("start", "orders@stable", "--key", "a", "--fake-time")

@@ -132,6 +132,10 @@ class AliasContract:
             for weights in ({2: 0.0}, {2: -1.0}, {2: 101.0}, {1: 60.0, 2: 60.0}, {2: float("nan")}):
                 with pytest.raises(InvalidWeightsError):
                     await workflows.set_alias("orders", "stable", 1, 1, weights=weights)
+            for version in (1, None):
+                await workflows.set_alias("orders", "own", 1, 1)
+                with pytest.raises(InvalidWeightsError, match="`own` points at version 1"):
+                    await workflows.set_alias("orders", "own", version, 1, weights={1: 5.0, 2: 5.0})
             with pytest.raises(InvalidWeightsError, match="latest"):
                 await workflows.set_alias("orders", "latest", 1, 1, weights={2: 5})
             for number in (0, 3, -1, 2**80):
@@ -141,7 +145,7 @@ class AliasContract:
                     await workflows.set_alias("orders", "stable", 1, 1, weights={number: 5})
             with pytest.raises(WorkflowNotFoundError, match="no version `stable`"):
                 await workflows.set_alias("orders", "stable", None, 1)
-            assert [each.name for each in await workflows.aliases("orders")] == ["latest"]
+            assert await workflows.aliases("orders") == [Alias("latest", 2, 2, {}), Alias("own", 1, 1, {})]
 
     @async_test
     async def test_deploy_with_wrong_expected_hash_is_rejected(self, tmp_path: Path) -> None:
@@ -194,20 +198,21 @@ class AliasContract:
     @async_test
     async def test_concurrent_conditional_alias_moves_have_one_winner(self, tmp_path: Path) -> None:
         async with self.make_workflows(tmp_path) as (_, workflows):
-            for number in range(RACERS):
+            for number in range(RACERS + 1):
                 await deploy(workflows, str(number))
+            other = RACERS + 1
             seen: Expected = (NOTHING,)
             for turn in range(1, 6):
                 racing = (
-                    workflows.set_alias("orders", "stable", number, 1, weights={turn: 5}, expected=seen)
+                    workflows.set_alias("orders", "stable", number, 1, weights={other: turn}, expected=seen)
                     for number in range(1, RACERS + 1)
                 )
                 answers = await asyncio.gather(*racing, return_exceptions=True)
                 (won,) = [each for each in answers if isinstance(each, Version)]
                 assert sum(isinstance(each, ConcurrentChangeError) for each in answers) == RACERS - 1
-                assert await alias(workflows) == Alias("stable", won.number, turn, {turn: 5})
+                assert await alias(workflows) == Alias("stable", won.number, turn, {other: turn})
                 again = await workflows.set_alias(
-                    "orders", "stable", won.number, 1, weights={turn: 5}, expected=("9",)
+                    "orders", "stable", won.number, 1, weights={other: turn}, expected=("9",)
                 )
                 assert again.change == "none"
                 seen = (str(turn),)

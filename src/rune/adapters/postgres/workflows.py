@@ -24,6 +24,7 @@ from rune.ports.workflows import (
     WorkflowEntry,
     archived_error,
     check_alias,
+    check_others,
     concurrent_change_error,
     number_of,
     path_taken_error,
@@ -34,13 +35,12 @@ from rune.ports.workflows import (
 )
 
 _MAX_VERSION = 2**31 - 1
-
 _MAX_READ = 1_000  # definitions whose queues are read
+
 _TRIGGER = msgspec.msgpack.Decoder(Trigger)
 _PACK = msgspec.msgpack.Encoder()
 
 
-class PostgresWorkflows:
 class _QueuedNode(msgspec.Struct):
     queue: str | None = None
 
@@ -64,6 +64,7 @@ async def named_queues(database: Database) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found.items()))
 
 
+class PostgresWorkflows:
     """Versions and aliases. Deploys of one workflow are serialised by a lock, so version numbers have no gaps."""
 
     def __init__(self, database: Database) -> None:
@@ -107,6 +108,11 @@ async def named_queues(database: Database) -> tuple[tuple[str, str], ...]:
         named = (*shares,) if version is None else (version, *shares)
         if any(not 0 < each <= _MAX_VERSION for each in named):
             raise await self._not_found(workflow, alias, named)
+        if shares:
+            known = [] if version is not None else await self.aliases(workflow)
+            for number in (version, *(each.number for each in known if each.name == alias)):
+                if number is not None:
+                    check_others(alias, number, shares)
         packed = msgspec.json.encode(shares).decode()
         row = await self._change("set_alias", expected, workflow, alias, version, at, packed)
         match row["answer"]:

@@ -24,6 +24,7 @@ from rune.ports.workflows import (
     WorkflowEntry,
     archived_error,
     check_alias,
+    check_others,
     concurrent_change_error,
     matches,
     number_of,
@@ -134,6 +135,7 @@ class SqliteWorkflows:
             for each in (number, *shares):
                 if each.bit_length() > 63 or _version(db, workflow, each) is None:
                     raise workflow_not_found(workflow, _versions(db, workflow), each)
+            check_others(alias, number, shares)
             if alias != LATEST and _is_archived(db, workflow):
                 raise archived_error(workflow)
             now = () if known is None else (str(known.revision),)

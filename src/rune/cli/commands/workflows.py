@@ -250,7 +250,9 @@ def _set_alias(workflow: str, name: str, which: str, others: tuple[str, ...] = (
         check_alias(name)
         settings = load_settings()
         number = find_version(settings, workflow, which).number
-        weights = parse_weights(others, name, lambda other: find_version(settings, workflow, other).number)
+        weights = parse_weights(
+            others, name, number, lambda other: find_version(settings, workflow, other).number
+        )
         version: Version = call_service(
             settings, lambda service: service.workflows.set_alias(workflow, name, number, weights=weights)
         )
