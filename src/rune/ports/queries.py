@@ -242,7 +242,7 @@ KEPT_MS = 30 * 86_400_000
 
 class BulkJob(msgspec.Struct, frozen=True, kw_only=True):
     """One action on many executions, for the principal that requested it. `counts` has the number of executions by
-    outcome; those that are not processed yet are in none."""
+    outcome; those that are not processed yet are in none. `request` is a digest of what was asked for."""
 
     id: str
     at: int
@@ -252,6 +252,7 @@ class BulkJob(msgspec.Struct, frozen=True, kw_only=True):
     total: int = 0
     status: BulkStatus = "running"
     counts: dict[str, int] = {}
+    request: str = ""
 
 
 class BulkTarget(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rune.client import models
+from rune.client import ApiError, models
 from rune.ports.queries import BulkJob
 from rune.runtime.services import bulk
 from tests.support.api_clients import BOOTSTRAP, RoleClients
@@ -48,7 +48,20 @@ async def check_bulk(server: RunningServer) -> None:
     assert {each.execution_id async for each in client.executions(status="paused")} == set(waiting)
 
     job = await client.bulk("cancel", ids=[*waiting[:2], hello], reason="ordered twice", key="k")
-    assert (await client.bulk("cancel", ids=waiting[:1], reason="ordered twice", key="k")).id == job.id
+    again = await client.bulk("cancel", ids=[*waiting[:2], hello], reason="ordered twice", key="k")
+    assert again.id == job.id
+    filtered = {"labels": {"customer": "8"}}
+    one = await client.bulk("pause", filter=filtered, key="f")
+    assert (await client.bulk("pause", filter=filtered, key="f")).id == one.id
+    for others in (
+        client.bulk("cancel", ids=waiting[:1], reason="ordered twice", key="k"),
+        client.bulk("cancel", ids=[*waiting[:2], hello], reason="another", key="k"),
+        client.bulk("pause", filter={"labels": {"customer": "7"}}, key="f"),
+        client.bulk("pause", filter=filtered, limit=1, key="f"),
+    ):
+        with pytest.raises(ApiError) as refused:
+            await others
+        assert (refused.value.status, refused.value.code) == (409, "KEY_CONFLICT")
     job = await over(server, job)
     assert (job.done, job.refused) == (2, 1)
     outcomes = {each.execution_id: each async for each in client.bulk_outcomes(job.id, page=2)}

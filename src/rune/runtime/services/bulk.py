@@ -66,9 +66,11 @@ class BulkService:
         reason: str = "",
         filter: str = "",
         key: str | None = None,
+        request: str = "",
     ) -> BulkJob:
         """Store a job. `filter` describes how the executions were selected, for the audit log. Under an idempotency key
-        a second call returns the first job."""
+        a second call returns the first job, if the `request` is the same: the text of the selection, or without one
+        the executions."""
         check_key(key)
         if len(executions) > MAX_BULK_TARGETS:
             raise RequestRefusedError(
@@ -83,10 +85,15 @@ class BulkService:
             reason=reason,
             total=len(executions),
             status="running" if executions else "completed",
+            request=_digest_of(action, reason, request or [*executions]),
         )
         stored = await self._store.create(job, executions)
-        if (stored.action, stored.reason) != (action, reason):
-            raise RequestRefusedError(f"key `{key}` was used before with another action", code="KEY_CONFLICT")
+        same = (stored.action, stored.reason) == (action, reason)
+        if not same or stored.request not in ("", job.request):  # empty: of an earlier version
+            raise RequestRefusedError(
+                f"key `{key}` was used before with another action, or for other executions",
+                code="KEY_CONFLICT",
+            )
         self._created.set()
         return stored
 
@@ -198,6 +205,11 @@ class BulkService:
 
 def _changed(changed: bool) -> tuple[Outcome, str]:
     return ("done" if changed else "unchanged"), ""
+
+
+def _digest_of(action: str, reason: str, selection: str | list[str]) -> str:
+    """Return a digest by which two requests under one key are compared."""
+    return hashlib.sha256(msgspec.json.encode([action, reason, selection])).hexdigest()
 
 
 def _id_of(principal: str, key: str | None) -> str:

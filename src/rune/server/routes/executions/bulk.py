@@ -159,6 +159,7 @@ async def create_bulk_job(
         reason=body.reason,
         filter="" if body.filter is None else body.filter.model_dump_json(exclude_defaults=True),
         key=idempotency_key,
+        request=body.model_dump_json(exclude_defaults=True),
     )
     location = {"Location": f"{PREFIX}/bulk/{job.id}"}
     return Reply(_view(job), 202 if job.at >= before else 200, location)
