@@ -31,7 +31,7 @@ from rune.errors import InvalidDocumentError, RuneError
 from rune.nodes.registry import full_registry
 from rune.testing.engine import EmbeddedEngine, Run
 from rune.testing.expectations import Expectation, matches
-from rune.testing.mocks import Mock, Mocks, milliseconds
+from rune.testing.mocks import Mock, Mocks, UnknownItemError, milliseconds
 
 BAD_CASE = "BAD_TEST"
 SUFFIXES = ("yaml", "yml", "json")
@@ -75,7 +75,8 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One test. `workflow` is a file, relative to the file of the test; `document` a workflow in place of one."""
+    """One test. `workflow` is a file, relative to the file of the test; `document` a workflow in place of one.
+    `inherited` names the mocks that all tests of the file share; a file does not give it."""
 
     case: str
     about: str = ""
@@ -86,6 +87,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     input: Any = None
     mocks: dict[str, Any] = {}
     mock_types: dict[str, Any] = {}
+    inherited: list[str] = []
     strict: bool = True
     refused: Literal["document", "input"] | None = None
     steps: list[dict[str, Any]] = []
@@ -189,9 +191,14 @@ def _merged(shared: Mapping[str, Any], fields: Any) -> Any:
     if not isinstance(fields, Mapping):
         return fields
     merged = {**shared, **fields}
+    inherited: set[str] = set()
     for name in ("mocks", "mock_types"):
-        if isinstance(shared.get(name), Mapping) and isinstance(fields.get(name), Mapping):
-            merged[name] = {**shared[name], **fields[name]}
+        own, common = (each.get(name) or {} for each in (fields, shared))
+        if isinstance(common, Mapping) and isinstance(own, Mapping):
+            merged[name] = {**common, **own}
+            inherited |= common.keys() - own.keys()
+    if inherited and "inherited" not in fields:
+        merged["inherited"] = sorted(inherited)
     if "document" in fields:
         merged.pop("workflow", None)
     elif "workflow" in fields:
@@ -322,10 +329,14 @@ def run_case(case: Case, folder: Path, *, nodes: Sequence[str] = ()) -> CaseResu
             try:
                 _check_types(case, nodes)
                 _Steps(case, engine, folder).run()
+                # Those that all tests of the file share are for the items of some of them.
+                engine.check_mocks(case.inherited)
             except CaseFailure as failure:
                 deviations = failure.deviations
             except InvalidDocumentError as error:
                 deviations = tuple(each.text for each in error.problems)
+            except UnknownItemError as error:
+                deviations = tuple(str(error).splitlines())
             except (AssertionError, RuneError, OSError, KeyError, TypeError, ValueError) as error:
                 deviations = (str(error) or type(error).__name__,)
     return CaseResult(case, deviations, time.perf_counter() - began)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -209,6 +209,7 @@ class EmbeddedEngine:
         self._thread: EventLoopThread | None = None
         self._stack = AsyncExitStack()
         self._harness: Harness | None = None
+        self._plans: dict[str, Plan] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -294,7 +295,13 @@ class EmbeddedEngine:
         for node in plan.definition.nodes:
             if node.timeout is not None:
                 self._timers.timeouts[node.id] = node.timeout
+        self._plans[plan.hash] = plan
         return plan
+
+    def check_mocks(self, ignored: Collection[str] = ()) -> None:
+        """Raise UnknownItemError if a mock, other than those of `ignored` names, is for an item that no execution of
+        this engine had."""
+        self.mocks.check_items(self._plans.values(), ignored)
 
     def settle(self) -> None:
         """Wait until only time or a signal can make an execution continue."""

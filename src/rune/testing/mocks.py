@@ -21,7 +21,7 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from datetime import timedelta
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -30,8 +30,9 @@ from typing import Any
 
 import msgspec
 
-from rune.core.execution.outcome import Error, Failure, Outcome, Output, Suspend
+from rune.core.execution.outcome import Error, Failure, FanOut, Outcome, Output, Suspend
 from rune.core.node_type import NodeType
+from rune.core.plan.model import NodePlan, Plan
 from rune.nodes.base import NodeCall, RunnableType
 from rune.nodes.blobs import Blobs
 from rune.nodes.custom import NodeContext
@@ -100,6 +101,10 @@ class UnmockedNodeError(AssertionError):
     """A node with effects ran without a mock."""
 
 
+class UnknownItemError(AssertionError):
+    """A mock is for an item that no execution of the test had."""
+
+
 def milliseconds(duration: str | float | timedelta) -> int:
     """Return a duration such as `3d`, `1h30m` or `250ms` in milliseconds; a number is in seconds."""
     if isinstance(duration, timedelta):
@@ -143,6 +148,7 @@ class Mock:
         self._answers: list[_Answer] = []
         self._takes_ms = 0
         self._items: dict[int | str, Mock] = {}
+        self._taken: set[int | str] = set()
         self._real = False
 
     def returns(self, value: Any = None, *, times: int | None = None) -> Mock:
@@ -185,7 +191,16 @@ class Mock:
         """Return the mock of an item such as `users:5/orders:2` if there is one, else this one."""
         if not item:
             return self
-        return self._items.get(item) or self._items.get(_index(item), self)
+        for key in (item, _index(item)):
+            if key in self._items:
+                self._taken.add(key)
+                return self._items[key]
+        return self
+
+    @property
+    def untaken(self) -> list[int | str]:
+        """The items that have a mock and did not run."""
+        return [each for each in self._items if each not in self._taken]
 
     def answer(self, call: Call) -> Any:
         """Return the outcome of a call."""
@@ -210,6 +225,7 @@ class Mocks:
         self._types: dict[str, Mock] = {}
         self._strict = True
         self._log: Path | None = None
+        self._counts: dict[str, dict[str, int]] = {}  # the most items of a split, by the item around it
         self.unmocked: list[str] = []
 
     def node(self, id: str) -> Mock:
@@ -229,7 +245,50 @@ class Mocks:
         self._nodes.clear()
         self._types.clear()
         self.unmocked.clear()
+        self._counts.clear()
         self._strict = True
+
+    def fanned_out(self, split: str, item: str, count: int) -> None:
+        """Note how many items a split made, inside of an item of the splits around it."""
+        counts = self._counts.setdefault(split, {})
+        counts[item] = max(count, counts.get(item, 0))
+
+    def check_items(self, plans: Iterable[Plan], ignored: Collection[str] = ()) -> None:
+        """Raise UnknownItemError if a mock, other than those of `ignored` names, is for an item that its node cannot
+        have, or did not have in any execution. Items of a split that did not run are unknown."""
+        nodes = [(plan, each) for plan in plans for each in plan.nodes]
+        problems = []
+        for mocks, names in ((self._nodes, _id_of), (self._types, _type_names)):
+            for name, mock in mocks.items():
+                found = [(plan, each) for plan, each in nodes if name in names(each)]
+                for item in () if name in ignored else mock.untaken:
+                    reasons = [self._why_not(plan, each, item) for plan, each in found]
+                    if reasons and all(reasons):
+                        problems.append(f"the mock of `{name}` for item {item!r} has no effect: {reasons[0]}")
+        if problems:
+            raise UnknownItemError("\n".join(problems))
+
+    def _why_not(self, plan: Plan, node: NodePlan, item: int | str) -> str:
+        """Return why a node has no such item; empty if it may have one."""
+        around = _splits_around(plan, node)
+        if not around:
+            return f"`{node.id}` is in no split"
+        if isinstance(item, int):
+            counts = self._counts.get(around[-1], {}).values()
+            return _beyond(around[-1], max(counts)) if counts and not 0 <= item < max(counts) else ""
+        parts = [each.rpartition(":") for each in item.split("/")]
+        if [split for split, _, _ in parts] != around or not all(_is_index(index) for _, _, index in parts):
+            named = "/".join(f"{split}:0" for split in around)
+            return f"items of `{node.id}` are named as in `{named}`, or by their position"
+        outer = ""
+        for split, _, index in parts:
+            count = self._counts.get(split, {}).get(outer)
+            if count is None:
+                return ""
+            if int(index) >= count:
+                return _beyond(split, count)
+            outer = f"{outer}/{split}:{index}".strip("/")
+        return ""
 
     def check(self) -> None:
         """Raise UnmockedNodeError if a node with effects ran without a mock."""
@@ -347,8 +406,45 @@ class MockingRegistry(Registry):
                 return Failure(Error("TIMEOUT", "the node took longer than its timeout", engine=True))
             return await behaviour(call) if mock._real else mock.answer(made)
 
-        chosen = mocked_async if iscoroutinefunction(behaviour) else mocked
+        chosen = mocked_async if iscoroutinefunction(behaviour) else self._counting(mocked)
         return msgspec.structs.replace(kind, run=chosen)
+
+    def _counting(self, behaviour: Callable[[NodeCall[Any]], Any]) -> Callable[[NodeCall[Any]], Any]:
+        """Return a behaviour that notes how many items it makes."""
+
+        @wraps(behaviour)
+        def counted(call: NodeCall[Any]) -> Any:
+            outcome = behaviour(call)
+            if type(outcome) is FanOut:
+                self._mocks.fanned_out(call.node, call.scope["@path"].strip("/"), outcome.count)
+            return outcome
+
+        return counted
+
+
+def _id_of(node: NodePlan) -> tuple[str, ...]:
+    return (node.id,)
+
+
+def _type_names(node: NodePlan) -> tuple[str, ...]:
+    return (node.type.name, *node.type.aliases)
+
+
+def _splits_around(plan: Plan, node: NodePlan) -> list[str]:
+    """Return the splits that a node is in, outermost first."""
+    found: list[str] = []
+    while node.split >= 0:
+        node = plan.nodes[node.split]
+        found.insert(0, node.id)
+    return found
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdecimal()
+
+
+def _beyond(split: str, count: int) -> str:
+    return f"`{split}` made {count} item{'' if count == 1 else 's'}, the first is 0"
 
 
 def _index(item: str) -> int:

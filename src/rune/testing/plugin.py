@@ -75,6 +75,7 @@ def rune_engine(
     coverage = request.config.stash.get(_COVERAGE, None)
     with EmbeddedEngine(tmp_path / "rune", rune_mocks, coverage=coverage) as engine:
         yield engine
+        engine.check_mocks()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -125,6 +126,79 @@ def test_mock_of_an_unknown_node_fails_the_test(tmp_path: Path) -> None:
     found = deviations(tmp_path, mocks={"aks": ANSWER}, expect={"status": "completed"})
 
     assert found == "no workflow has a node `aks` to mock: did you mean `ask`?"
+
+
+def two_levels(**asks: Any) -> dict[str, Any]:
+    """A test of users with orders; `ask` is called for each order, `sum` for each user, `last` once."""
+    nodes: list[dict[str, Any]] = [
+        {"id": "start", "type": "input"},
+        {"id": "users", "type": "split", "parameters": {"input_array": "{{ $trigger.users }}"}},
+        {"id": "orders", "type": "split", "parameters": {"input_array": "{{ $json }}"}},
+        {"id": "ask", "type": "http", "parameters": {"url": "https://shop.example/{{ $json }}"}},
+        {"id": "all_orders", "type": "aggregator"},
+        {"id": "all_users", "type": "aggregator"},
+        {"id": "last", "type": "http", "parameters": {"url": "https://shop.example"}},
+    ]
+    ids = [each["id"] for each in nodes]
+    edges = [{"src": one, "dst": other} for one, other in pairwise(ids)]
+    return {
+        "document": {"id": "shop", "nodes": nodes, "edges": edges},
+        "input": {"users": [["a", "b", "c"], ["d"]]},
+        "mocks": {"ask": {"returns": 1}, "last": {"returns": 2}, **asks},
+        "expect": {"status": "completed"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("node", "item", "reason"),
+    [
+        ("ask", "3", "`orders` made 3 items, the first is 0"),
+        ("ask", "users:0/orders:3", "`orders` made 3 items, the first is 0"),
+        ("ask", "users:1/orders:1", "`orders` made 1 item, the first is 0"),
+        ("ask", "users:2/orders:0", "`users` made 2 items, the first is 0"),
+        ("ask", "orders:1", "items of `ask` are named as in `users:0/orders:0`, or by their position"),
+        (
+            "ask",
+            "users:0/orders:x",
+            "items of `ask` are named as in `users:0/orders:0`, or by their position",
+        ),
+        ("last", "0", "`last` is in no split"),
+    ],
+)
+def test_mock_of_an_item_that_does_not_exist_fails_the_test(
+    node: str, item: str, reason: str, tmp_path: Path
+) -> None:
+    answers = {"returns": 1, "items": {item: {"returns": 5}}}
+
+    found = run_case(case(**two_levels(**{node: answers})), tmp_path).deviations
+
+    shown = repr(int(item) if item.isdecimal() else item)
+    assert found == (f"the mock of `{node}` for item {shown} has no effect: {reason}",)
+
+
+def test_mocks_of_items_that_exist_pass(tmp_path: Path) -> None:
+    items = {each: {"returns": 5} for each in ("2", "users:0/orders:1", "users:1/orders:0")}
+
+    assert run_case(case(**two_levels(ask={"returns": 1, "items": items})), tmp_path).deviations == ()
+
+
+def test_mock_of_an_item_that_all_tests_of_a_file_share_passes(tmp_path: Path) -> None:
+    given = two_levels(ask={"returns": 1, "items": {"2": {"returns": 5}}})
+    shared = {"document": given["document"], "mocks": given["mocks"]}
+    tests = [
+        {"case": f"{count} orders", "input": {"users": [list(range(count))]}, "expect": given["expect"]}
+        for count in (1, 3)
+    ]
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps({**shared, "tests": tests}), encoding="utf-8")
+
+    assert [run_case(each, tmp_path).deviations for each in load_cases(path)] == [(), ()]
+
+
+def test_mock_of_an_item_behind_a_split_that_did_not_run_passes(tmp_path: Path) -> None:
+    made = two_levels(ask={"returns": 1, "items": {"7": {"returns": 5}}}) | {"input": {"users": []}}
+
+    assert run_case(case(**made), tmp_path).deviations == ()
 
 
 def test_mock_of_an_unknown_type_fails_the_test(tmp_path: Path) -> None:
