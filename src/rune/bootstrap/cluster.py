@@ -119,7 +119,8 @@ async def running_engine(
         advice = "" if roles else "set RUNE_NODES=MODULE as the workers have"
         plans = PlanCache(opened.journal, registry.catalogue, advice=advice)
         data_cache = ExecutionDataCache(opened.journal, opened.blob, plans, clock)
-        router = QueueRouter(data_cache)
+        readable = PlanCache(opened.journal, registry.catalogue, reading=True)
+        router = QueueRouter(data_cache, ExecutionDataCache(opened.journal, opened.blob, readable, clock))
         broker = None
         if settings.brokered:
             broker = RabbitComponents(settings, member, router, data_cache, clock)

@@ -27,7 +27,7 @@ from rune.runtime.off_loop import off_loop
 from rune.runtime.payloads import MAX_INLINE_BYTES, checked
 
 if TYPE_CHECKING:
-    from rune.runtime.execution_data import ExecutionDataCache
+    from rune.runtime.execution_data import ExecutionData, ExecutionDataCache
 
 MAX_CACHED_PLANS = 256
 _DECODER = msgspec.json.Decoder(Definition)
@@ -194,19 +194,31 @@ def _opaque_type(name: str, outlets: tuple[str, ...]) -> NodeType:
 
 
 class QueueRouter:
-    """Reads the plans of the executions that this process works on. Only the queues of a cluster need it."""
+    """Reads the plans of the executions that this process works on. Only the queues of a cluster need it. Of those with
+    a node type that this process lacks it reads what messages need: a scheduler sends their lost tokens, too."""
 
-    def __init__(self, data_cache: ExecutionDataCache) -> None:
+    def __init__(self, data_cache: ExecutionDataCache, readable: ExecutionDataCache) -> None:
+        """`readable` has plans that need no node type."""
         self._data_cache = data_cache
+        self._readable = readable
+
+    async def _data_of(self, execution: str) -> ExecutionData:
+        found = self._data_cache.cached(execution)
+        if found is not None:
+            return found
+        try:
+            return await self._data_cache.get(execution)
+        except MissingNodeTypeError:
+            return await self._readable.get(execution)
 
     async def queue_of(self, execution: str, token: Token) -> str:
         """Return the name of the queue that serves the node of a token."""
-        data = self._data_cache.cached(execution) or await self._data_cache.get(execution)
+        data = await self._data_of(execution)
         return data.plan.nodes[token.node].node.queue or DEFAULT_QUEUE
 
     async def message_context(self, execution: str, tokens: Sequence[Token]) -> MessageContext:
         """Return what the messages of tokens on RabbitMQ carry besides them."""
-        data = self._data_cache.cached(execution) or await self._data_cache.get(execution)
+        data = await self._data_of(execution)
         if paths := [each.path for each in tokens if each.path]:
             await data.load_counts(paths)
         accepted, plan, record = data.accepted, data.plan, b""

@@ -7,6 +7,10 @@ from typing import Any
 
 from rune.bootstrap import open_reader
 from rune.core.execution.explain import explain
+from rune.core.execution.token import Token
+from rune.nodes.registry import standard_registry
+from rune.runtime.execution_data import ExecutionDataCache
+from rune.runtime.plan_cache import PlanCache, QueueRouter
 from rune.runtime.queries.verify import VerificationReport, verify_execution
 from tests.support.backends import Backend, backends, until_suspended
 from tests.support.gated_nodes import gated_registry
@@ -59,3 +63,29 @@ def test_verifying_without_custom_types_takes_effects_from_what_the_worker_recor
 
     assert report.violations == ()
     assert (report.results, report.effects, report.claims, report.repeated) == (2, 1, 1, 0)
+
+
+@backends("redis", "rabbitmq")
+def test_messages_are_made_without_custom_types(backend: Backend) -> None:
+    document = workflow("start>p p>w", p={**of_type("gated.pure"), "queue": "gpu"}, w=wait_for_signal())
+
+    async def go() -> tuple[str, str, tuple[str, ...]]:
+        async with backend.open(registry=gated_registry()) as engine:
+            run = await engine.start(document)
+            stores = engine.engine.backend
+            catalogue = standard_registry().catalogue
+            lacking, readable = (
+                ExecutionDataCache(
+                    stores.journal,
+                    stores.blob,
+                    PlanCache(stores.journal, catalogue, reading=reading),
+                    stores.clock,
+                )
+                for reading in (False, True)
+            )
+            router = QueueRouter(lacking, readable)
+            tokens = [Token(at) for at in range(3)]
+            ids = (await router.message_context(run.id, tokens)).ids
+            return await router.queue_of(run.id, tokens[1]), await router.queue_of(run.id, tokens[2]), ids
+
+    assert asyncio.run(go()) == ("gpu", "default", ("start", "p", "w"))

@@ -14,6 +14,7 @@ from rune.adapters.redis.state import RedisState
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import Token
+from rune.core.format import FORMAT
 from rune.core.plan.model import Plan
 from rune.ports.journal import ExecutionRecord
 from rune.runtime.plan_cache import MissingNodeTypeError
@@ -119,9 +120,7 @@ def test_late_message_is_decided_without_a_fold(tmp_path: pathlib.Path, ended: b
     assert asyncio.run(go()) == ("void" if ended else "done", 0)
 
 
-def test_execution_that_a_scheduler_cannot_read_does_not_keep_the_tokens_of_others(
-    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_lost_tokens_are_sent_by_a_scheduler_without_the_node_type(tmp_path: pathlib.Path) -> None:
     async def plans(hash: str) -> Plan:
         if hash == "newer":
             raise MissingNodeTypeError(
@@ -129,18 +128,42 @@ def test_execution_that_a_scheduler_cannot_read_does_not_keep_the_tokens_of_othe
             )
         return chain()
 
+    async def go() -> list[tuple[str, int]]:
+        clock = VirtualClock()
+        async with open_execution(tmp_path, clock) as execution:
+            await execution.begin()
+            newer = ExecutionRecord(
+                id="a", workflow="w", hash="newer", at=clock.now(), input=Inline(b"{}"), priority=8
+            )
+            await execution.state.admit(await execution.journal.accept(newer), chain())
+            clock.advance(UNSENT_AFTER_MS)
+            other = RedisState(execution.client, execution.keys, execution.journal, plans, clock=clock)
+            found = await other.unclaimed_tokens(10)
+            return sorted((name, priority) for name, _, priority in found)
+
+    assert asyncio.run(go()) == [("a", 8), ("x", 5)]
+
+
+def test_execution_that_a_scheduler_cannot_read_does_not_keep_the_tokens_of_others(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def plans(hash: str) -> Plan:
+        return chain()
+
     async def go() -> list[str]:
         clock = VirtualClock()
         async with open_execution(tmp_path, clock) as execution:
             await execution.begin()
-            newer = ExecutionRecord(id="a", workflow="w", hash="newer", at=clock.now(), input=Inline(b"{}"))
+            newer = ExecutionRecord(
+                id="a", workflow="w", hash="h", at=clock.now(), input=Inline(b"{}"), format=FORMAT + 1
+            )
             await execution.state.admit(await execution.journal.accept(newer), chain())
             clock.advance(UNSENT_AFTER_MS)
             other = RedisState(execution.client, execution.keys, execution.journal, plans, clock=clock)
             return [name for name, _, _ in await other.unclaimed_tokens(10)]
 
     assert asyncio.run(go()) == ["x"]
-    assert "lost tokens of a are not sent: MissingNodeTypeError: " in caplog.text
+    assert "lost tokens of a are not sent: NewerFormatError: " in caplog.text
 
 
 def test_search_for_token_keeps_its_begin_until_it_is_found(tmp_path: pathlib.Path) -> None:

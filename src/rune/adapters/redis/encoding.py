@@ -474,6 +474,16 @@ class ExecutionCache:
             raise KeyError(execution)
         return self.add(accepted, await self._plans(accepted.hash))
 
+    async def accepted(self, execution: str) -> ExecutionRecord:
+        """Return the record of an execution, whose node types this process may lack; raise KeyError if it was never
+        accepted."""
+        if execution in self._known or self._find(execution) is not None:
+            return (await self.of(execution)).accepted
+        accepted = await self._journal.accepted(execution)
+        if accepted is None:
+            raise KeyError(execution)
+        return accepted
+
     def add(self, accepted: ExecutionRecord, plan: Plan) -> CachedExecution:
         instructions = self._instructions.get(plan.hash)
         if instructions is None or instructions.plan is not plan:

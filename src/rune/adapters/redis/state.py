@@ -871,5 +871,5 @@ class RedisState:
         emitted = _ANY_REPLY.decode(reply).emitted
         if not emitted:
             return []
-        accepted = (await self._executions.of(execution)).accepted
+        accepted = await self._executions.accepted(execution)
         return [(execution, token_from_fields(each), accepted.priority) for each in emitted]

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Sequence
 
 from rune.core.execution.fact import ExecutionLate
+from rune.core.execution.token import Token
 from rune.ports.clock import Clock
 from rune.ports.journal import ExecutionEndedError, Journal, StoreUnavailableError
 from rune.ports.queue import Queue
@@ -97,11 +98,20 @@ class Scheduler:
         for start in range(0, len(tokens), MAX_RESENT_AT_ONCE):
             await _all(
                 [
-                    self._queue.send(execution, [token], priority)
+                    self._send_lost(execution, token, priority)
                     for execution, token, priority in tokens[start : start + MAX_RESENT_AT_ONCE]
                 ]
             )
         self._instrumentation.counters.tokens_resent += len(tokens)
+
+    async def _send_lost(self, execution: str, token: Token, priority: int) -> None:
+        """Send a token. One whose message cannot be made comes up again, and does not keep the others."""
+        try:
+            await self._queue.send(execution, [token], priority)
+        except StoreUnavailableError:
+            raise
+        except Exception as error:
+            log.warning("lost tokens of %s are not sent: %s: %s", execution, type(error).__name__, error)
 
     async def _serve(self, due: DueTimer) -> None:
         """Send the tokens of a timer, and end the execution if the timer ended it."""
