@@ -162,13 +162,24 @@ def test_total_items_of_executions_from_outside_are_counted_not_copied(amqp: str
         ({"from_node": 7}, "BAD_MESSAGE"),
         ({"from_node": "nobody"}, "UNKNOWN_NODE"),
         ({"arrived": ["nobody"]}, "UNKNOWN_NODE"),
+        ({"arrived": ["work"]}, "UNKNOWN_NODE"),
         ({"lineage_stack": [{**FRAME, "split_node_id": "nobody"}]}, "UNKNOWN_NODE"),
         ({"lineage_stack": [{**FRAME, "total_items": "two"}]}, "BAD_MESSAGE"),
         ({"lineage_stack": [{**FRAME, "total_items": -1}]}, "BAD_MESSAGE"),
         ({"lineage_stack": [{**FRAME, "item_index": 2}]}, "BAD_MESSAGE"),
         ({"lineage_stack": [FRAME]}, "UNKNOWN_SCOPE"),
     ],
-    ids=["number", "sender", "arrival", "split", "text", "negative", "beyond", "unknown"],
+    ids=[
+        "number",
+        "sender",
+        "arrival",
+        "arrival from elsewhere",
+        "split",
+        "text",
+        "negative",
+        "beyond",
+        "unknown",
+    ],
 )
 def test_message_with_impossible_sender_or_frame_is_a_dead_letter(
     amqp: str, more: dict[str, Any], code: str

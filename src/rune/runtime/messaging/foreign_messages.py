@@ -222,6 +222,12 @@ def _check_nodes(message: NodeExecutionMessage, plan: Plan) -> None:
     for name in (message.current_node, *senders, *message.arrived, *splits):
         if name not in plan.index:
             raise UnknownNodeError(f"{plan.definition.id} has no node `{name[:80]}`")
+    before = {plan.ids[plan.src[edge]] for edge in plan.nodes[plan.index[message.current_node]].in_edges}
+    for name in message.arrived:
+        if name not in before:
+            raise UnknownNodeError(
+                f"`arrived` names `{name}`, from which no edge leads to `{message.current_node}`"
+            )
 
 
 def _given_error(outputs: Outputs) -> bytes | None:
