@@ -39,12 +39,16 @@ class VhostQueues:
         finally:
             await connection.close()
 
-    async def put(self, queue: str, body: bytes, headers: dict[str, Any] | None = None) -> None:
+    async def put(
+        self, queue: str, body: bytes, headers: dict[str, Any] | None = None, *, message_id: str | None = None
+    ) -> None:
         """Publish a message directly to a queue."""
         connection = await connect(self.url)
         channel = await connection.channel()
         await channel.confirm()
-        await channel.publish("", queue, body, MessageProperties(headers=headers or {}))
+        await channel.publish(
+            "", queue, body, MessageProperties(headers=headers or {}, message_id=message_id)
+        )
         await connection.close()
 
     async def take(self, queue: str) -> Message | None:

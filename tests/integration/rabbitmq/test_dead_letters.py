@@ -161,6 +161,28 @@ async def test_headers_of_rejected_and_requeued_messages() -> None:
 
 
 @async_test
+async def test_dead_letter_keeps_the_message_id_of_its_publisher() -> None:
+    async with vhost_queues() as vhost:
+        queue = vhost.queue()
+        waiting = asyncio.ensure_future(queue.receive())
+        await until(lambda: queue.consumer.link.is_up)
+        await vhost.put("workflow.execution", b"noise", message_id="order-7")
+        letters = DeadLetters(vhost.url, queue.topology)
+
+        async def listed() -> bool:
+            return len(await letters.list()) == 1
+
+        await until(listed, "the message is a dead letter")
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+        await queue.close()
+        assert await letters.requeue((await letters.list())[0].id) == 1
+        again = await vhost.take("workflow.execution")
+        assert again is not None
+        assert (again.body, again.message_id) == (b"noise", "order-7")
+
+
+@async_test
 async def test_message_that_the_broker_gave_up_has_the_headers_of_the_broker() -> None:
     async with vhost_queues() as vhost:
         queue = vhost.queue(kind="quorum")

@@ -196,18 +196,26 @@ class DeadLetters:
                 letter = read_dead_letter(message)
                 if chosen(letter):
                     if action is not None:
-                        await action(channel, letter, message.headers.get(MARK_HEADER))
+                        await action(channel, letter, message)
                     channel.ack(message.tag)
                     del self._held[message.tag]
                     done += 1
         return done
 
-    async def _send(self, channel: Channel, letter: QueueDeadLetter, mark: str | None) -> None:
-        """Send a letter to its queue. It keeps its mark, so it has the same id if it is rejected again."""
+    async def _send(self, channel: Channel, letter: QueueDeadLetter, message: Message) -> None:
+        """Send a letter to its queue. It keeps its mark, so it has the same id if it is rejected again, and the message
+        id that its publisher gave it."""
         headers: dict[str, Any] = {"rune-rescues": letter.rescues + 1}
+        mark = message.headers.get(MARK_HEADER)
         if mark is not None:
             headers[MARK_HEADER] = mark
-        stamp = MessageProperties(headers=headers, type="NodeExecutionMessage", app_id="rune", timed=True)
+        stamp = MessageProperties(
+            headers=headers,
+            message_id=message.message_id,
+            type="NodeExecutionMessage",
+            app_id="rune",
+            timed=True,
+        )
         await channel.publish(self._topology.execution, letter.queue, letter.body, stamp)
 
 

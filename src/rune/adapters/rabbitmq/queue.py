@@ -272,11 +272,15 @@ def _errors_of(message: Message) -> int:
     return found if isinstance(found, int) and found > 0 else 0
 
 
-def _moved(errors: int) -> MessageProperties:
-    if not errors:
+def _moved(errors: int, message_id: str | None) -> MessageProperties:
+    if not errors and message_id is None:
         return HINT
     return MessageProperties(
-        headers={ERRORS_HEADER: errors}, type="NodeExecutionMessage", app_id="rune", timed=True
+        headers={ERRORS_HEADER: errors} if errors else None,
+        message_id=message_id,
+        type="NodeExecutionMessage",
+        app_id="rune",
+        timed=True,
     )
 
 
@@ -286,7 +290,13 @@ def dead_letter_properties(message: Message, code: str, reason: str, queue: str)
     headers = {"rune-code": code, "rune-reason": _shortened(reason), "rune-queue": queue}
     known = message.headers.get(MARK_HEADER) if message.has_headers else None
     headers[MARK_HEADER] = known if isinstance(known, str) else token_hex(8)
-    return MessageProperties(headers=headers, type="NodeExecutionMessage", app_id="rune", timed=True)
+    return MessageProperties(
+        headers=headers,
+        message_id=message.message_id,
+        type="NodeExecutionMessage",
+        app_id="rune",
+        timed=True,
+    )
 
 
 def _shortened(reason: str) -> str:
@@ -542,7 +552,8 @@ class RabbitQueue:
 
     async def _move(self, held: HeldMessage, delay: float, errors: int | None = None) -> None:
         """Publish a message to the end of its queue or to a delay queue, then acknowledge the delivery."""
-        stamp = _moved(_errors_of(held.message) if errors is None else errors)
+        known = _errors_of(held.message) if errors is None else errors
+        stamp = _moved(known, held.message.message_id)
         exchange = self.topology.execution
         if delay > 0:
             exchange = self.topology.retry(next((each for each in DELAYS_S if each >= delay), DELAYS_S[-1]))

@@ -36,6 +36,7 @@ _settle = struct.Struct(">BHIIQBB").pack
 
 
 HEADERS_FLAG = 0x2000
+MESSAGE_ID_FLAG = 0x0080
 
 
 class Message(msgspec.Struct, gc=False):
@@ -54,6 +55,16 @@ class Message(msgspec.Struct, gc=False):
         found = commands.Basic.Properties()
         found.unmarshal(struct.unpack_from(">H", self.raw)[0], self.raw[2:])
         return found
+
+    @property
+    def message_id(self) -> str | None:
+        """The id that the publisher gave the message; None if it gave none that can be decoded."""
+        if len(self.raw) < 2 or not struct.unpack_from(">H", self.raw)[0] & MESSAGE_ID_FLAG:
+            return None
+        try:
+            return self.properties.message_id
+        except Exception:
+            return None
 
     @property
     def has_headers(self) -> bool:
@@ -97,7 +108,7 @@ class MessageProperties:
             flags |= 0x0800
             before.append(bytes([priority]))
         ends: list[bytes] = []
-        for bits in (((0x0080, message_id),), ((0x0020, type), (0x0008, app_id))):
+        for bits in (((MESSAGE_ID_FLAG, message_id),), ((0x0020, type), (0x0008, app_id))):
             present = [(bit, text) for bit, text in bits if text is not None]
             flags |= sum(bit for bit, _ in present)
             ends.append(b"".join(encode.short_string(text) for _, text in present))
