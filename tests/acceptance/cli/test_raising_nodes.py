@@ -76,6 +76,39 @@ def test_exceptions_that_end_a_process_fail_only_their_attempt(tmp_path: Path) -
     assert "never retrieved" not in err
 
 
+ENDS = {
+    "interrupted": ("failed", None),
+    "exiting": ("failed", None),
+    "called back": ("success", "called back"),
+    "stopping": ("success", "stopping"),
+}
+
+
+def test_node_that_stops_the_event_loop_does_not_end_the_process(tmp_path: Path) -> None:
+    nodes = [node(f"n{at}", "bad.loop", {"way": way}, error="ignore") for at, way in enumerate(ENDS)]
+    raw = document(
+        [node("in", "input"), *nodes, node("last", "output", {"value": "done"})],
+        "in>n0",
+        *(f"n{at}>n{at + 1}" for at in range(len(ENDS) - 1)),
+        f"n{len(ENDS) - 1}>last",
+        id="loops",
+    )
+    (tmp_path / "loops.json").write_text(json.dumps(raw))
+    rune = Rune(tmp_path / "home", PYTHONPATH=python_path(SOURCE, ROOT))
+    with rune.begin("run", str(tmp_path / "loops.json"), "--nodes", NODES, "--json") as process:
+        out, err = process.communicate(timeout=TIMEOUT_S)
+
+    assert process.returncode == 0, out + err
+    ran = {each["node_id"]: each for each in json.loads(out)["nodes"]}
+    for at, ended in enumerate(ENDS.values()):
+        each = ran[f"n{at}"]
+        value = each["output"] if each["status"] == "success" else None
+        assert (each["status"], value) == ended, each
+    assert ran["n0"]["error"]["message"] == "KeyboardInterrupt: "
+    assert ran["n1"]["error"]["message"] == "SystemExit: 7"
+    assert json.loads(out)["output"] == "done"
+
+
 @pytest.mark.parametrize("kind", ["stubborn", "deaf"])
 def test_node_that_ignores_its_cancellation_does_not_keep_the_process(kind: str, tmp_path: Path) -> None:
     parameters = {"way": "event"} if kind == "stubborn" else {}

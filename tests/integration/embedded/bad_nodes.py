@@ -242,6 +242,42 @@ async def bad_deaf() -> None:
             await asyncio.Event().wait()
 
 
+async def _interrupted() -> None:
+    await asyncio.sleep(0)
+    raise KeyboardInterrupt
+
+
+async def _exiting() -> None:
+    await asyncio.sleep(0)
+    sys.exit(7)
+
+
+async def _called_back() -> None:
+    asyncio.get_running_loop().call_soon(_raise, KeyboardInterrupt())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def _stopping() -> None:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+
+
+LOOP_ENDS: dict[str, Any] = {
+    "interrupted": lambda: asyncio.create_task(_interrupted()),
+    "exiting": lambda: asyncio.create_task(_exiting()),
+    "called back": _called_back,
+    "stopping": _stopping,
+}
+
+
+@node("bad.loop")
+async def bad_loop(way: str) -> str:
+    """Do what ends an event loop."""
+    await LOOP_ENDS[way]()
+    return way
+
+
 async def _in_task() -> None:
     await asyncio.create_task(asyncio.Event().wait())
 

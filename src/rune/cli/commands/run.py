@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import Annotated
 
@@ -26,6 +25,7 @@ from rune.cli.arguments import (
     with_modules,
 )
 from rune.cli.backend import CommandServices, not_over_url
+from rune.cli.event_loop import run_through
 from rune.cli.follow import ExecutionFollower
 from rune.cli.output import INTERRUPTED, file_of, print_error, print_problems
 from rune.cli.progress import ProgressCounter
@@ -144,7 +144,7 @@ def run_to_end(request: Request) -> int:
         settings = with_modules(load_settings(), request.nodes)
         settings = msgspec.structs.replace(settings, in_place=settings.in_place and request.in_place)
         create_info_records()
-        return asyncio.run(_run(settings, request))
+        return run_through(_run(settings, request))
     except InvalidDocumentError as invalid:
         return print_problems(invalid.problems, as_json=request.as_json)
     except RuneError as error:

@@ -27,6 +27,7 @@ from rune.bootstrap import (
     wait_for_stores,
 )
 from rune.cli.arguments import Nodes, with_modules
+from rune.cli.event_loop import run_through
 from rune.cli.follow import StopSignal, print_notice
 from rune.cli.output import INTERRUPTED, VIOLATIONS, print_error, print_json
 from rune.core.definition.model import canonical
@@ -221,9 +222,8 @@ def run_on_uvloop(work: Coroutine[Any, Any, T]) -> T:
     try:
         import uvloop  # noqa: PLC0415 - an extra
     except ImportError:
-        return asyncio.run(work)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
+        return run_through(work)
+    return run_through(work, uvloop.new_event_loop)
 
 
 async def _run_roles(settings: Settings, roles: frozenset[str]) -> int:
@@ -345,8 +345,8 @@ def _up(host: str, port: int, quarantine: list[str] | None, *, examples: bool, a
     settings = _quarantining(serving_settings(), quarantine)
     configure_log(settings, "warning")
     key = settings.api_key
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_serve_embedded(settings, host, port, key, examples=examples, as_json=as_json))
+    work = _serve_embedded(settings, host, port, key, examples=examples, as_json=as_json)
+    return run_through(work, loop_factory())
 
 
 async def _serve_embedded(
