@@ -21,8 +21,9 @@ from rune.bootstrap import UnsupportedOverUrlError
 from rune.bootstrap.components import Access
 from rune.cli.output import INTERRUPTED, print_error
 from rune.core.definition.problems import Problem
-from rune.core.execution.explain import ActiveRuns, Waiting, expected_by
+from rune.core.execution.explain import ActiveRuns, expected_by
 from rune.core.execution.explain import explain as explain_state
+from rune.core.execution.reasons import Waiting
 from rune.core.validation.validate import ValidationResult
 from rune.errors import RuneError
 from rune.ports.clock import iso

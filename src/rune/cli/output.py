@@ -18,7 +18,7 @@ import msgspec
 
 from rune.core.definition.parser import SourceText
 from rune.core.definition.problems import NOT_JSON, Problem
-from rune.core.execution.explain import Waiting
+from rune.core.execution.reasons import Waiting
 from rune.errors import RuneError
 from rune.ports.journal import StoreUnavailableError
 

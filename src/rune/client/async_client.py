@@ -13,7 +13,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import httpx
 
@@ -174,13 +174,20 @@ class AsyncRun:
         )
 
 
+class Page(Protocol):
+    """One page of a list. `next` is the cursor of the following page, None on the last one."""
+
+    @property
+    def next(self) -> str | None: ...
+
+
 MAX_ATTEMPTS = 4
 RETRY_DELAY_S = 0.2  # before the second attempt; doubled with each further one
 LONG_POLL_S = 30.0
 STREAM_TIMEOUT_S = 60.0
 
 T = TypeVar("T")
-P = TypeVar("P", bound=models.Page)
+P = TypeVar("P", bound="Page")
 
 
 class AsyncClient:
@@ -383,7 +390,7 @@ class AsyncClient:
         async for each in self._events(path, params, EventDecoder(after)):
             yield each
 
-    async def changes(self) -> AsyncIterator[models.Execution | models.Missed]:
+    async def changes(self) -> AsyncIterator[models.ListedExecution | models.Missed]:
         """Yield each execution that starts, changes its status or ends from now on, without an end. After `Missed`
         changes may be missing: read `executions` again. It needs a server, not `app`."""
         async for each in self._events(calls.CHANGES_PATH, {}, ChangeDecoder()):
@@ -454,7 +461,7 @@ class AsyncClient:
         q: str | None = None,
         after: str | None = None,
         page: int = 100,
-    ) -> AsyncIterator[models.Execution]:
+    ) -> AsyncIterator[models.ListedExecution]:
         """Yield executions, newest first, that match all filters: with one or any of several statuses; with
         `failed_items`, ended ones in which an item failed; with `stuck`, running ones without progress; started from
         `since` to before `until`, times in ISO 8601 with an offset; ended with the error `code`; started by a
@@ -878,6 +885,7 @@ class AsyncClient:
                 alias=found.alias,
                 started_at=found.started_at,
                 retry_of=found.retry_of,
+                replayed=False,
             ),
         )
 
@@ -1065,11 +1073,11 @@ class AsyncClient:
 
     async def enable_trigger(self, id: str, *, enabled: bool = True) -> models.Trigger:
         """Enable or disable a trigger."""
-        return await self._send(calls.change_trigger(id, "enable" if enabled else "disable", None))
+        return await self._send(calls.enable_trigger(id, enabled))
 
-    async def rotate_trigger(self, id: str, *, secret: bool = False) -> models.Trigger:
+    async def rotate_trigger(self, id: str, *, secret: bool = False) -> models.RotatedTrigger:
         """Give a webhook a new path or, with `secret`, a new secret, which only this response contains."""
-        return await self._send(calls.change_trigger(id, "rotate", {"secret": secret}))
+        return await self._send(calls.rotate_trigger(id, secret))
 
     async def credentials(self) -> list[models.Credential]:
         """List the credentials by name, without values."""
@@ -1252,8 +1260,8 @@ class AsyncClient:
 
     async def node_types(self) -> list[dict[str, Any]]:
         """List the node types of the server with the schemas of their parameters."""
-        found = await self._send(calls.node_types())
-        return found.nodes
+        found: list[dict[str, Any]] = (await self._send(calls.node_types()))["nodes"]
+        return found
 
     async def node_type(self, name: str) -> dict[str, Any]:
         """Get a node type by its name or an alias."""

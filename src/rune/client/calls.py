@@ -536,15 +536,19 @@ def trigger(id: str) -> Call[models.Trigger]:
     return _get(f"/triggers/{_quoted(id)}", models.Trigger)
 
 
-def change_trigger(
-    id: str, verb: Literal["enable", "disable", "rotate"], body: dict[str, Any] | None
-) -> Call[models.Trigger]:
+def enable_trigger(id: str, enabled: bool) -> Call[models.Trigger]:
+    verb = "enable" if enabled else "disable"
+    return Call(
+        method="POST", path=f"{API}/triggers/{_quoted(id)}/{verb}", response=models.Trigger, idempotent=True
+    )
+
+
+def rotate_trigger(id: str, secret: bool) -> Call[models.RotatedTrigger]:
     return Call(
         method="POST",
-        path=f"{API}/triggers/{_quoted(id)}/{verb}",
-        response=models.Trigger,
-        body=None if body is None else msgspec.json.encode(body),
-        idempotent=verb != "rotate",
+        path=f"{API}/triggers/{_quoted(id)}/rotate",
+        response=models.RotatedTrigger,
+        body=msgspec.json.encode({"secret": secret}),
     )
 
 
@@ -617,11 +621,11 @@ def limits(workflow: str) -> Call[models.Limits]:
 
 
 def put_limits(workflow: str, limits: models.Limits) -> Call[models.Limits]:
-    return _put(f"/workflows/{_quoted(workflow)}/limits", models.Limits, limits)
+    return _put(f"/workflows/{_quoted(workflow)}/limits", models.Limits, _set(limits))
 
 
 def put_key_limits(id: str, limits: models.Limits) -> Call[models.Limits]:
-    return _put(f"/keys/{_quoted(id)}/limits", models.Limits, limits)
+    return _put(f"/keys/{_quoted(id)}/limits", models.Limits, _set(limits))
 
 
 def handlers() -> Call[models.Handlers]:
@@ -660,7 +664,7 @@ def end_session() -> Call[None]:
 def create_key(
     name: str, role: str, workflows: list[str], expires_in: int | None, limits: models.Limits | None
 ) -> Call[models.NewApiKey]:
-    optional = _present(expires_in=expires_in, limits=limits)
+    optional = _present(expires_in=expires_in, limits=None if limits is None else _set(limits))
     body = {"name": name, "role": role, "workflows": workflows, **optional}
     return _post("/keys", models.NewApiKey, body)
 
@@ -713,8 +717,8 @@ def preview_schedule(times: dict[str, Any], count: int) -> Call[models.ScheduleP
     return _post("/schedules/preview", models.SchedulePreview, {**times, "count": count})
 
 
-def node_types() -> Call[models.NodeTypeList]:
-    return _get("/nodes", models.NodeTypeList)
+def node_types() -> Call[dict[str, Any]]:
+    return _get("/nodes", dict[str, Any])
 
 
 def node_type(name: str) -> Call[dict[str, Any]]:
@@ -824,3 +828,7 @@ def _present(**values: Any) -> dict[str, Any]:
 
 def _quoted(text: str) -> str:
     return quote(text, safe="")
+
+
+def _set(limits: models.Limits) -> dict[str, Any]:
+    return _present(**msgspec.structs.asdict(limits))

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import httpx
 
@@ -170,13 +170,20 @@ class Run:
         )
 
 
+class Page(Protocol):
+    """One page of a list. `next` is the cursor of the following page, None on the last one."""
+
+    @property
+    def next(self) -> str | None: ...
+
+
 MAX_ATTEMPTS = 4
 RETRY_DELAY_S = 0.2  # before the second attempt; doubled with each further one
 LONG_POLL_S = 30.0
 STREAM_TIMEOUT_S = 60.0
 
 T = TypeVar("T")
-P = TypeVar("P", bound=models.Page)
+P = TypeVar("P", bound="Page")
 
 
 class Client:
@@ -376,7 +383,7 @@ class Client:
         path, params = calls.events_path(execution), {"view": view, "after": after}
         yield from self._events(path, params, EventDecoder(after))
 
-    def changes(self) -> Iterator[models.Execution | models.Missed]:
+    def changes(self) -> Iterator[models.ListedExecution | models.Missed]:
         """Yield each execution that starts, changes its status or ends from now on, without an end. After `Missed`
         changes may be missing: read `executions` again. It needs a server, not `app`."""
         yield from self._events(calls.CHANGES_PATH, {}, ChangeDecoder())
@@ -446,7 +453,7 @@ class Client:
         q: str | None = None,
         after: str | None = None,
         page: int = 100,
-    ) -> Iterator[models.Execution]:
+    ) -> Iterator[models.ListedExecution]:
         """Yield executions, newest first, that match all filters: with one or any of several statuses; with
         `failed_items`, ended ones in which an item failed; with `stuck`, running ones without progress; started from
         `since` to before `until`, times in ISO 8601 with an offset; ended with the error `code`; started by a
@@ -847,6 +854,7 @@ class Client:
                 alias=found.alias,
                 started_at=found.started_at,
                 retry_of=found.retry_of,
+                replayed=False,
             ),
         )
 
@@ -1029,11 +1037,11 @@ class Client:
 
     def enable_trigger(self, id: str, *, enabled: bool = True) -> models.Trigger:
         """Enable or disable a trigger."""
-        return self._send(calls.change_trigger(id, "enable" if enabled else "disable", None))
+        return self._send(calls.enable_trigger(id, enabled))
 
-    def rotate_trigger(self, id: str, *, secret: bool = False) -> models.Trigger:
+    def rotate_trigger(self, id: str, *, secret: bool = False) -> models.RotatedTrigger:
         """Give a webhook a new path or, with `secret`, a new secret, which only this response contains."""
-        return self._send(calls.change_trigger(id, "rotate", {"secret": secret}))
+        return self._send(calls.rotate_trigger(id, secret))
 
     def credentials(self) -> list[models.Credential]:
         """List the credentials by name, without values."""
@@ -1215,8 +1223,8 @@ class Client:
 
     def node_types(self) -> list[dict[str, Any]]:
         """List the node types of the server with the schemas of their parameters."""
-        found = self._send(calls.node_types())
-        return found.nodes
+        found: list[dict[str, Any]] = (self._send(calls.node_types()))["nodes"]
+        return found
 
     def node_type(self, name: str) -> dict[str, Any]:
         """Get a node type by its name or an alias."""

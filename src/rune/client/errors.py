@@ -89,7 +89,9 @@ def api_error(status: int, body: bytes, headers: Mapping[str, str] | None = None
         document = decode(_PROBLEM, body)
     except MalformedDataError:
         text = body[:200].decode(errors="replace")
-        document = ProblemDocument(status=status, code="HTTP_STATUS", detail=f"status {status}: {text}")
+        document = ProblemDocument(
+            type="", title="", status=status, code="HTTP_STATUS", detail=f"status {status}: {text}"
+        )
     error = _BY_STATUS.get(status, ApiError)(document)
     if isinstance(error, RateLimited):
         given = (headers or {}).get("Retry-After", "")

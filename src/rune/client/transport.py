@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from rune.client.models import Event, Execution, Missed, Now, Rollup
+from rune.client.models import Event, ListedExecution, Missed, Now, Rollup
 from rune.errors import RuneError
 
 LOCAL_URL = "http://127.0.0.1:8080"
@@ -22,7 +22,7 @@ _OTHERS: dict[str, msgspec.json.Decoder[Now] | msgspec.json.Decoder[Rollup]] = {
     "now": msgspec.json.Decoder(Now),
     "rollup": msgspec.json.Decoder(Rollup),
 }
-_CHANGES = msgspec.json.Decoder(Execution)
+_CHANGES = msgspec.json.Decoder(ListedExecution)
 T = TypeVar("T")
 
 
@@ -175,17 +175,17 @@ class EventDecoder(SseDecoder[Event | Now | Rollup]):
         return {**super().headers, **({"Last-Event-ID": str(self.last)} if self.last else {})}
 
 
-class ChangeDecoder(SseDecoder[Execution | Missed]):
+class ChangeDecoder(SseDecoder[ListedExecution | Missed]):
     """The changes of all executions. What happens between two responses is missed."""
 
     _again = False
 
-    def decode(self, kind: str, data: str) -> Execution | Missed | None:
+    def decode(self, kind: str, data: str) -> ListedExecution | Missed | None:
         if kind == "missed":
             return Missed()
         return _CHANGES.decode(data) if kind == "execution" else None
 
-    def opened(self) -> Execution | Missed | None:
+    def opened(self) -> ListedExecution | Missed | None:
         super().opened()
         again, self._again = self._again, True
         return Missed() if again else None

@@ -45,7 +45,10 @@ class SystemClock:
 
 
 def iso(at: int | None) -> str | None:
+    """Format epoch milliseconds as ISO 8601, if there are any."""
+    return None if at is None else moment(at)
+
+
+def moment(at: int) -> str:
     """Format epoch milliseconds as ISO 8601."""
-    if at is None:
-        return None
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

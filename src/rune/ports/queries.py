@@ -11,6 +11,7 @@ import msgspec
 
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Error
+from rune.core.execution.token import Frame
 from rune.ports.journal import ExecutionRecord
 from rune.ports.retention import ENDED
 
@@ -59,15 +60,6 @@ def ended_summary(accepted: ExecutionRecord, end: ExecutionEnded) -> Summary:
         version=accepted.version,
         alias=accepted.alias,
     )
-
-
-class Frame(msgspec.Struct, frozen=True):
-    """One level of a lineage: an item of a split."""
-
-    split_node_id: str
-    branch_id: str
-    item_index: int
-    total_items: int | None
 
 
 class NodeRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ import msgspec
 from rune.core.execution import state as folded
 from rune.core.execution.control import Verdict
 from rune.core.execution.decision import Decision, FinishExecution, Timer
-from rune.core.execution.explain import Waiting
 from rune.core.execution.fact import ExecutionEnded, ExecutionLate, PauseChanged, SignalReceived
+from rune.core.execution.reasons import Waiting
 from rune.core.execution.token import Path, Token
 
 LEASE_MS = 7_500

@@ -17,9 +17,9 @@ import msgspec
 from rune.batcher import KeyedBatcher, SharedAnswer
 from rune.core.execution import state as folded
 from rune.core.execution.decision import Decision, FinishExecution
-from rune.core.execution.explain import Waiting
 from rune.core.execution.fact import ExecutionEnded, ExecutionLate, PauseChanged, RaceWinner, SignalReceived
 from rune.core.execution.inline_run import undecided
+from rune.core.execution.reasons import Waiting
 from rune.core.execution.token import Path, Token
 from rune.ports.processes import ProcessRegistry
 from rune.ports.queue import SentCallback, ignore_sent

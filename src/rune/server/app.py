@@ -24,12 +24,14 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import rune
+from rune.api.live import NowView
+from rune.api.problems import ProblemDocument
+from rune.api.values import ValueMatches, ValuePart
 from rune.runtime.off_loop import off_loop_in_turn
 from rune.server.auth import Authenticator, LoopbackAuth, requires
 from rune.server.context import ServerContext
 from rune.server.health import HEALTH, metrics
-from rune.server.live.now import NowView
-from rune.server.responses import HANDLERS, REMEDIES, ApiError, ProblemDocument, Reply, accepts_gzip
+from rune.server.responses import HANDLERS, REMEDIES, ApiError, Reply, accepts_gzip
 from rune.server.routes.access import entries, keys, limits, session
 from rune.server.routes.credentials import credentials, granting
 from rune.server.routes.dead_letters import dead_letters
@@ -47,7 +49,6 @@ from rune.server.routes.triggers import triggers
 from rune.server.routes.webhooks import hooks
 from rune.server.routes.workflows import aliases, workflows
 from rune.server.routing import PREFIX, check_declared, hidden
-from rune.server.views.value_parts import ValueMatches, ValuePart
 from rune.telemetry.tracing import ARRIVING
 
 HTML, SCRIPT, STYLE = "text/html", "text/javascript", "text/css"

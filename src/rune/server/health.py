@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 import rune
+from rune.api.system import ServerVersion
 from rune.ports.inspection import ChecksWrites
 from rune.runtime.engine import Engine
 from rune.runtime.queries.reader import ExecutionReader
@@ -205,16 +206,15 @@ async def readyz(request: Request) -> Response:
 
 
 async def version(request: Request) -> Response:
-    """Report the version of Rune and of Python, and the build of the web interface: a page that was loaded from another
-    build asks to be reloaded."""
+    """Report the version of Rune and of Python, and the build of the web interface."""
     return Reply(
-        {
-            "name": "rune",
-            "version": rune.__version__,
-            "api": "v1",
-            "python": platform.python_version(),
-            "build": getattr(request.app.state, "build", ""),
-        }
+        ServerVersion(
+            name="rune",
+            version=rune.__version__,
+            api="v1",
+            python=platform.python_version(),
+            build=getattr(request.app.state, "build", ""),
+        )
     )
 
 

@@ -22,6 +22,8 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
+from rune.api.base import View
+from rune.api.problems import ProblemDocument
 from rune.core.definition.problems import Problem
 from rune.core.permissions import Principal
 from rune.errors import InvalidDocumentError, RuneError
@@ -29,7 +31,6 @@ from rune.ports.access import StartLimitError
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.workflows import ANYTHING, NOTHING, Expected
 from rune.runtime.services.audit_log import Refusal, Refusals
-from rune.server.schemas.base import View
 
 log = logging.getLogger("rune.server")
 
@@ -264,21 +265,6 @@ class TooManyLoginsError(ApiError):
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-
-
-class ProblemDocument(View, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a request was rejected. `type` is the section of the documentation about the `code`, with what
-    to do. `problems` lists all problems of a document, `limit` names the limit that was exceeded. `request_id` is
-    also in the header `X-Request-Id` and in the log of the server."""
-
-    type: str
-    title: str
-    status: int
-    code: str
-    detail: str
-    problems: tuple[Problem, ...] = ()
-    limit: str = ""
-    request_id: str = ""
 
 
 PROBLEM: dict[str, Any] = {

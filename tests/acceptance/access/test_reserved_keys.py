@@ -34,7 +34,7 @@ async def runner(server: RunningServer, stack: AsyncExitStack) -> httpx.AsyncCli
     return await RoleClients(server, stack).connect("r", "runner", "hello", "alarm")
 
 
-async def executions(server: RunningServer, workflow: str) -> list[models.Execution]:
+async def executions(server: RunningServer, workflow: str) -> list[models.ListedExecution]:
     return [each async for each in server.client.executions(workflow=workflow)]
 
 

@@ -76,7 +76,7 @@ def test_changes_yield_executions_that_start_and_end(tmp_path: Path) -> None:
         assert isinstance(await anext(changes), models.Missed)
         id = await server.ended("hello", {"name": "Ada"})
         async for each in changes:
-            assert isinstance(each, models.Execution)
+            assert isinstance(each, models.ListedExecution)
             assert each.execution_id == id
             if each.ended:
                 assert each.status == "completed"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rune.api.definitions import LayoutView
 from rune.client import ApiError
 from rune.documents.draw.model import Drawing
 from rune.server.routes import definitions, workflows
@@ -348,7 +349,7 @@ def test_layout_of_definition_places_nodes_and_edges(tmp_path: Path) -> None:
 def test_layout_of_large_definition_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[definitions.LayoutQuery] = []
 
-    def lay_out(drawing: Drawing, query: definitions.LayoutQuery) -> definitions.LayoutView:
+    def lay_out(drawing: Drawing, query: definitions.LayoutQuery) -> LayoutView:
         computed.append(query)
         return original(drawing, query)
 

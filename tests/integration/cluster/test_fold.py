@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from rune.core.execution.explain import Waiting, explain
+from rune.core.execution.explain import explain
 from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, Fact, NodeSuspended
 from rune.core.execution.fold import fold
+from rune.core.execution.reasons import Waiting
 from rune.core.execution.state import State
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.model import Plan

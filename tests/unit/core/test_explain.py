@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rune.core.execution.control import end_execution
-from rune.core.execution.explain import ActiveRuns, RunningAttempt, Waiting, explain
+from rune.core.execution.explain import ActiveRuns, RunningAttempt, explain
 from rune.core.execution.fact import ExecutionEnded
+from rune.core.execution.reasons import Waiting
 from tests.support.plans import (
     NOW,
     ExecutionDriver,

@@ -44,9 +44,10 @@ from rune.adapters.redis.wipe_recovery import RunningExecutions, WipeRecovery
 from rune.batcher import KeyedBatcher, SharedAnswer
 from rune.core.execution.control import OVERDUE, outcome_of
 from rune.core.execution.decision import Decision, FinishExecution, Timer
-from rune.core.execution.explain import Waiting, explain
+from rune.core.execution.explain import explain
 from rune.core.execution.fact import ExecutionEnded, ExecutionLate, PauseChanged, SignalReceived
 from rune.core.execution.inline_run import predict_single_end, undecided
+from rune.core.execution.reasons import Waiting
 from rune.core.execution.state import State
 from rune.core.execution.token import Path, Token, TokenPurpose
 from rune.core.plan.model import Plan

@@ -25,7 +25,7 @@ from rune.core.execution.control import (
     note_late,
 )
 from rune.core.execution.decision import LATENESS, Decision, FinishExecution, Timer
-from rune.core.execution.explain import Waiting, explain
+from rune.core.execution.explain import explain
 from rune.core.execution.fact import (
     CHILD_SIGNAL,
     ExecutionEnded,
@@ -38,6 +38,7 @@ from rune.core.execution.fact import (
 )
 from rune.core.execution.fold import fold
 from rune.core.execution.inline_run import predict_end, predict_sleep, undecided
+from rune.core.execution.reasons import Waiting
 from rune.core.execution.state import State, in_cancelled_region
 from rune.core.execution.token import Path, Token, TokenPurpose
 from rune.core.execution.transition import apply, start_execution

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,10 +18,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from rune.client import ApiError, AsyncClient, models
+from rune.client import ApiError, AsyncClient
 from rune.client.transport import ServerKeyError, require_encryption
 from rune.codec.decode import MalformedDataError
-from rune.core.definition.problems import Problem
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import StoreUnavailableError
 from rune.settings import Settings
@@ -99,11 +98,6 @@ async def client(settings: Settings) -> AsyncIterator[AsyncClient]:
             yield opened
 
 
-def local_problems(given: Iterable[models.Problem]) -> tuple[Problem, ...]:
-    """Return problems of the API as those of the local services."""
-    return tuple(msgspec.convert(msgspec.to_builtins(each), Problem) for each in given)
-
-
 @contextmanager
 def raise_local_errors(url: str) -> Iterator[None]:
     """Raise errors of the API as the local services would raise them."""
@@ -111,7 +105,7 @@ def raise_local_errors(url: str) -> Iterator[None]:
         yield
     except ApiError as refused:
         if refused.problems:
-            raise InvalidDocumentError(local_problems(refused.problems)) from None
+            raise InvalidDocumentError(refused.problems) from None
         if refused.code == "UNAUTHORIZED":
             raise RuneError(
                 f"{url} requires an API key, and RUNE_API_KEY does not contain a valid one: an administrator of the "

@@ -13,11 +13,11 @@ from rune.cli.remote.connection import epoch
 from rune.cli.remote.dead_letters import dead_letter_of
 from rune.cli.remote.workflows import PAGE_SIZE, RemoteWorkflows
 from rune.client import ApiError, AsyncClient, models
-from rune.core.execution.explain import Waiting
 from rune.core.execution.outcome import Error, ErrorOrigin
+from rune.core.execution.reasons import Waiting
 from rune.ports.clock import iso
 from rune.ports.journal import DeadLetter
-from rune.ports.queries import ALL_EXECUTIONS, Event, ExecutionFilter, Frame, Summary
+from rune.ports.queries import ALL_EXECUTIONS, Event, ExecutionFilter, Summary
 
 MAX_ID_LENGTH = 128
 
@@ -133,8 +133,7 @@ class RemoteReader:
     async def waiting(self, execution: str) -> tuple[bool, list[Waiting], int | None]:
         """Return whether an execution is paused, what it waits for, and when it is late."""
         found = await self._client.explain(execution)
-        waiting = [msgspec.convert(msgspec.to_builtins(each), Waiting) for each in found.waiting]
-        return found.status == "paused", waiting, found.expected_by
+        return found.status == "paused", found.waiting, found.expected_by
 
     async def watch(self, execution: str, after: int) -> AsyncIterator[Event | dict[str, Any]]:
         """Yield events of an execution until it has ended and, in between, what runs now."""
@@ -150,7 +149,7 @@ class RemoteReader:
         return (await self._client.wait(execution)).status
 
 
-def summary_of(each: models.Execution) -> Summary:
+def summary_of(each: models.ListedExecution) -> Summary:
     return Summary(
         id=each.execution_id,
         workflow=each.workflow_id,
@@ -180,6 +179,6 @@ def event_of(each: models.Event) -> Event:
         at=epoch(each.at),
         kind=each.kind,
         node_id=each.node_id,
-        lineage=tuple(msgspec.convert(msgspec.to_builtins(frame), Frame) for frame in each.lineage),
+        lineage=each.lineage,
         details=each.details,
     )

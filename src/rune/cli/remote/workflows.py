@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from rune.cli.remote.connection import RemoteService, epoch, local_problems
+from rune.cli.remote.connection import RemoteService, epoch
 from rune.client import ApiError, AsyncClient
 from rune.core.definition.model import canonical
 from rune.core.definition.problems import UNKNOWN_CHILD, Problem
@@ -100,7 +100,7 @@ class RemoteWorkflowService(RemoteService):
         """Return a warning for each child of a document that the server lacks."""
         assert document.definition is not None
         checked = await self._client.check(canonical(document.definition).decode())
-        found = tuple(each for each in local_problems(checked.problems) if each.code == UNKNOWN_CHILD)
+        found = tuple(each for each in checked.problems if each.code == UNKNOWN_CHILD)
         return tuple(locate(found, document.source))
 
     async def deploy(
@@ -123,7 +123,7 @@ class RemoteWorkflowService(RemoteService):
             moved = await self.set_alias(name, alias, made.version)
             change = moved.change if change == "none" else change
         version = await self._version(name, made.version, change)
-        return DeployedVersion(**msgspec.structs.asdict(version), problems=local_problems(made.problems))
+        return DeployedVersion(**msgspec.structs.asdict(version), problems=tuple(made.problems))
 
     async def set_alias(
         self,

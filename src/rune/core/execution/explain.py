@@ -7,27 +7,10 @@ from collections.abc import Mapping
 import msgspec
 
 from rune.core.definition.model import DEFAULT_QUEUE
+from rune.core.execution.reasons import Waiting
 from rune.core.execution.state import LiveToken, Scope, State, join_waits_since, paused_since
 from rune.core.execution.token import Path, TokenPurpose, path_text
 from rune.core.plan.model import NodePlan, Plan
-
-
-class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A token, join or aggregator that has not ended, and why."""
-
-    node: str
-    lineage: str
-    reason: str
-    arrived: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    due: int | None = None
-    done: int | None = None
-    total: int | None = None
-    worker: str | None = None
-    since: int | None = None
-    attempt: int | None = None
-    progress: str | None = None
 
 
 class RunningAttempt(msgspec.Struct, frozen=True):

@@ -54,6 +54,15 @@ def parse_path(text: str, index: Mapping[str, int]) -> Path | None:
     return tuple(path)
 
 
+class Frame(msgspec.Struct, frozen=True):
+    """One level of a lineage: an item of a split."""
+
+    split_node_id: str
+    branch_id: str
+    item_index: int
+    total_items: int | None
+
+
 class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a value is stored. Tokens carry references, never values.
 

@@ -25,9 +25,9 @@ from rune.codec.messages import (
     moment,
 )
 from rune.core.execution.decision import ArriveAtJoin, CollectItem, Decision, SkipNode
-from rune.core.execution.explain import Waiting
 from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, NodeSuspended
 from rune.core.execution.outcome import Error
+from rune.core.execution.reasons import Waiting
 from rune.core.execution.retry import retry_due
 from rune.core.execution.token import Path, Token, TokenPurpose, parse_path, token_name
 from rune.core.plan.model import Plan

@@ -35,13 +35,13 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.rerun import untolerated_items
 from rune.core.execution.state import State
 from rune.core.execution.stored_value import Same
-from rune.core.execution.token import START, Path, Ref, parse_path, token_name
+from rune.core.execution.token import START, Frame, Path, Ref, parse_path, token_name
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
 from rune.errors import LimitExceededError
 from rune.ports.clock import iso
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
-from rune.ports.queries import Event, Frame, NodeRun
+from rune.ports.queries import Event, NodeRun
 from rune.runtime.execution_data import ExecutionData
 from rune.runtime.off_loop import off_loop
 from rune.runtime.value_cache import Cache

@@ -18,6 +18,7 @@ from functools import partial
 
 import msgspec
 
+from rune.api.live import Failed, Rollup, SplitRollup
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, NodeSuspended
 from rune.core.execution.token import path_text
 from rune.core.plan.model import Plan
@@ -54,26 +55,6 @@ MAX_BACKLOG_READS = 1  # at the same time: more would only delay everything else
 
 _ENCODER = msgspec.json.Encoder()
 Poll = Callable[[], Awaitable[None]]
-
-
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
-    """A node that failed in one item."""
-
-    node_id: str
-    lineage: str
-    code: str
-    message: str
-
-
-class SplitRollup(msgspec.Struct, frozen=True, kw_only=True):
-    """The items of a split over all lineages: node counts by status, nodes per second, the first failures."""
-
-    failures: list[Failed]
-    split_node_id: str
-    items: int
-    nodes: dict[str, dict[str, int]]
-    ended: int
-    rate: float
 
 
 class Rollups:
@@ -311,7 +292,7 @@ class ExecutionFeed:
         now = time.monotonic()
         if number != self.last and (now - made >= ROLLUP_INTERVAL_S or self.ended):
             splits = self._rollups.read()
-            body = _ENCODER.encode({"number": self.last, "splits": splits})
+            body = _ENCODER.encode(Rollup(number=self.last, splits=splits))
             data = b"event: rollup\ndata: %b\n\n" % body if splits else b""
             self._rollup = (self.last, now, data)
         return data

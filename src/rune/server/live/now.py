@@ -9,52 +9,20 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 
+from rune.api.live import LineView, NowView, RunningView
 from rune.core.execution.fact import AttemptFailed, Fact, NodeResult, NodeSuspended
 from rune.core.execution.token import Path
+from rune.ports.clock import moment
 from rune.ports.processes import LoggedLine, RunningNode
-from rune.ports.queries import Frame
 from rune.runtime.queries.history import History
-from rune.server.schemas.base import View, moment
 
 MAX_NOW_EVENTS = 32  # that a slow subscriber may be behind
 MAX_ENDED_RUNS = 1_000
 
 _ENCODER = msgspec.json.Encoder()
-
-
-class RunningView(View, frozen=True, kw_only=True):
-    """A node that runs now. `since` is when the attempt began, `progress` what the node last reported."""
-
-    node_id: str
-    lineage: list[Frame]
-    attempt: int
-    since: str
-    worker: str
-    progress: str | None
-
-
-class LineView(View, frozen=True, kw_only=True):
-    """A line that a node run logged."""
-
-    node_id: str
-    lineage: list[Frame]
-    attempt: int
-    at: str
-    level: str
-    message: str
-
-
-class NowView(View, frozen=True, kw_only=True):
-    """All nodes of an execution that run at the moment, and the lines logged since the previous event of this kind."""
-
-    event: Literal["now"] = "now"
-    at: str
-    running: list[RunningView]
-    lines: list[LineView]
 
 
 class NowEvents:
@@ -87,7 +55,7 @@ class NowEvents:
             running=[
                 RunningView(
                     node_id=ids[each.node],
-                    lineage=list(lineage(each.path)),
+                    lineage=lineage(each.path),
                     attempt=each.attempt,
                     since=moment(each.since),
                     worker=each.worker,
@@ -98,7 +66,7 @@ class NowEvents:
             lines=[
                 LineView(
                     node_id=ids[each.node],
-                    lineage=list(lineage(each.path)),
+                    lineage=lineage(each.path),
                     attempt=each.attempt,
                     at=moment(each.at),
                     level=each.level,

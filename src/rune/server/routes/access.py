@@ -11,6 +11,7 @@ from fastapi import Body, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from rune.api.access import EntryPage, EntryView, KeyList, KeyView, LimitsView, Me, NewKey
 from rune.core.permissions import LOCAL_PRINCIPAL, RIGHTS, Principal, Role
 from rune.ports.access import (
     MAX_LIMIT,
@@ -43,7 +44,6 @@ from rune.server.routing import (
     example,
     resource,
 )
-from rune.server.schemas.base import View
 
 entries = resource("audit log")
 
@@ -78,29 +78,6 @@ class LogQuery(Page):
     actor: Omittable[Text] = None
     action: Omittable[Text] = None
     target: Omittable[Text] = None
-
-
-class EntryView(View, frozen=True, kw_only=True):
-    """A requested change, or a refused request (`access.refused`). `outcome` is `asked`; a rejected change has a second
-    entry whose outcome is the error code, and one that has made something, such as a version, a second one with `done`.
-    `address` and `request_id` are those of the request over HTTP."""
-
-    number: int
-    at: str
-    actor: str
-    action: str
-    target: str
-    details: dict[str, str]
-    outcome: str
-    address: str
-    request_id: str
-
-
-class EntryPage(View, frozen=True, kw_only=True):
-    """A page of the audit log, newest first; with `after` oldest first."""
-
-    entries: list[EntryView]
-    next: str | None
 
 
 def entry_view(entry: AuditEntry) -> EntryView:
@@ -155,15 +132,6 @@ class LimitsBody(KeyLimitsBody):
     waiting: Count | None = None
 
 
-class LimitsView(View, frozen=True, kw_only=True):
-    """Start limits; null means unlimited."""
-
-    rate: str | None
-    burst: int | None
-    running: int | None
-    waiting: int | None
-
-
 def limits_view(found: Limits) -> LimitsView:
     return LimitsView(rate=found.rate, burst=found.burst, running=found.running, waiting=found.waiting)
 
@@ -214,33 +182,6 @@ class KeyBody(JsonBody):
     workflows: Annotated[list[Scope], Field(max_length=32)] = Field(default=[])
     expires_in: Annotated[int, Field(ge=1, le=MAX_EXPIRES_IN_S)] | None = None
     limits: KeyLimitsBody | None = None
-
-
-class KeyView(View, frozen=True, kw_only=True):
-    """A key without its secret. `used_at` is accurate to a minute."""
-
-    id: str
-    name: str
-    role: Role
-    workflows: list[str]
-    created_at: str
-    created_by: str
-    expires_at: str | None
-    revoked_at: str | None
-    used_at: str | None
-    limits: LimitsView
-
-
-class NewKey(KeyView, frozen=True, kw_only=True):
-    """A key with its secret, which is returned only once."""
-
-    key: str
-
-
-class KeyList(View, frozen=True, kw_only=True):
-    """All keys, oldest first, including revoked ones."""
-
-    keys: list[KeyView]
 
 
 def key_view(key: ApiKey, limits: Limits = NO_LIMITS) -> KeyView:
@@ -324,17 +265,6 @@ async def revoke_key(id: KeyId, server: Server) -> Response:
     """Rejects the key from now on and ends the event streams that use it."""
     await server.services.access.revoke_key(id)
     return no_content()
-
-
-class Me(View, frozen=True, kw_only=True):
-    """The principal of a request, and how it was authenticated. `expires_at` is the end of its session."""
-
-    principal: str
-    role: Role
-    rights: list[str]
-    workflows: list[str]
-    authentication: Literal["none", "key", "session"]
-    expires_at: str | None
 
 
 def me_view(caller: Principal, current: Session | None) -> Me:

@@ -8,13 +8,21 @@ from fastapi import Body
 from pydantic import Field
 from starlette.responses import Response
 
+from rune.api.credentials import (
+    CredentialList,
+    CredentialTypeList,
+    CredentialTypeView,
+    CredentialUseList,
+    CredentialUseView,
+    CredentialView,
+    GrantList,
+)
 from rune.ports.credentials import CredentialNotFoundError, described_types
 from rune.runtime.services.credentials import credential_uses
 from rune.server.auth import requires
 from rune.server.responses import Reply, documented, no_content
 from rune.server.routing import PREFIX, Caller, CredentialName, JsonBody, Server, example, resource
-from rune.server.schemas.base import View
-from rune.server.schemas.credentials import CredentialView, credential_view
+from rune.server.schemas.credentials import credential_view
 
 credentials = resource("credentials")
 
@@ -29,39 +37,6 @@ Grantee = Annotated[
     ),
 ]
 Grantees = Annotated[list[Grantee], Field(max_length=32)]
-
-
-class CredentialTypeView(View, frozen=True, kw_only=True):
-    """A credential type. `fields` is the JSON Schema of its values, `secrets` names those that are never shown, and
-    `node_types` are the types whose nodes can use it; types that take any credential are not listed."""
-
-    type: str
-    summary: str
-    fields: dict[str, Any]
-    secrets: list[str]
-    node_types: list[str]
-
-
-class CredentialTypeList(View, frozen=True, kw_only=True):
-    """All credential types."""
-
-    credential_types: list[CredentialTypeView]
-
-
-class CredentialUseView(View, frozen=True, kw_only=True):
-    """A version of a workflow, and those of its nodes that refer to the credential."""
-
-    workflow_id: str
-    name: str
-    version: int
-    aliases: list[str]
-    nodes: list[str]
-
-
-class CredentialUseList(View, frozen=True, kw_only=True):
-    """The uses of a credential, ordered by workflow and version."""
-
-    uses: list[CredentialUseView]
 
 
 class CredentialBody(JsonBody):
@@ -90,12 +65,6 @@ class RotateBody(JsonBody):
 
     def __repr__(self) -> str:
         return "RotateBody(…)"
-
-
-class CredentialList(View, frozen=True, kw_only=True):
-    """All credentials without values."""
-
-    credentials: list[CredentialView]
 
 
 @credentials.post(
@@ -241,12 +210,6 @@ class GrantBody(JsonBody):
 
     grant: Grantees = Field(default=[])
     withdraw: Grantees = Field(default=[])
-
-
-class GrantList(View, frozen=True, kw_only=True):
-    """The principals that may use a credential."""
-
-    granted: list[str]
 
 
 @granting.get(

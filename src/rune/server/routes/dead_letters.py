@@ -8,6 +8,8 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
+from rune.api.dead_letters import DeadLetterPage, DeadMessageDetail, DeadMessageList, RequeuedMessage
+from rune.api.executions import Started
 from rune.core.permissions import Principal
 from rune.runtime.services.dead_letters import DeadMessage
 from rune.server.auth import dead_letter_not_found, requires
@@ -25,16 +27,7 @@ from rune.server.routing import (
     check_cursor,
     resource,
 )
-from rune.server.schemas.dead_letters import (
-    DeadLetterPage,
-    DeadMessageDetail,
-    DeadMessageList,
-    RequeuedMessage,
-    dead_message_detail,
-    dead_message_view,
-    letter_view,
-)
-from rune.server.schemas.executions import Started
+from rune.server.schemas.dead_letters import dead_message_detail, dead_message_view, letter_view
 
 dead_letters = resource("dead letters")
 

@@ -11,8 +11,16 @@ from fastapi import Body, Query, Request
 from pydantic import Field
 from starlette.responses import Response
 
+from rune.api.definitions import (
+    EdgePlace,
+    FramePlace,
+    Imported,
+    ImportEntry,
+    LayoutView,
+    NodePlace,
+    PreviewView,
+)
 from rune.core.definition.model import Definition
-from rune.core.definition.problems import Problem
 from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue
 from rune.documents.draw.layout import Direction, Layout, Point, Style, lay_out, port_offsets, port_position
@@ -51,7 +59,6 @@ from rune.server.routing import (
     media_type,
     resource,
 )
-from rune.server.schemas.base import View
 from rune.server.views.value_parts import PartQuery, bytes_reply, value_reply
 
 if TYPE_CHECKING:
@@ -70,45 +77,6 @@ class LayoutQuery(QueryModel):
     direction: Direction = "right"
     width: Annotated[int, Field(ge=20, le=1_000, description="Width of a node.")] = 200
     height: Annotated[int, Field(ge=20, le=1_000, description="Height of a node.")] = 64
-
-
-class NodePlace(View, frozen=True, kw_only=True):
-    """The place of a node by its top left corner. `outlets` maps each outlet, and `error`, to the point at which its
-    edges leave the node; a node without outlets has none."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    outlets: dict[str, list[float]]
-
-
-class EdgePlace(View, frozen=True, kw_only=True):
-    """The points that an edge passes, as pairs of x and y; between two points of a layer it runs straight."""
-
-    points: list[list[float]]
-    outlet: str | None
-    is_error: bool
-
-
-class FramePlace(View, frozen=True, kw_only=True):
-    """The frame around the body of a split. It contains nothing else."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-
-class LayoutView(View, frozen=True, kw_only=True):
-    """The layout of a definition: nodes and edges by id, frames by the id of their split."""
-
-    direction: Direction
-    width: float
-    height: float
-    nodes: dict[str, NodePlace]
-    edges: dict[str, EdgePlace]
-    frames: dict[str, FramePlace]
 
 
 MAX_INLINE_BYTES = 8 * 1024  # larger definitions are laid out in a thread, and their layouts kept
@@ -260,17 +228,6 @@ class PreviewBody(JsonBody):
     draft: DraftBody | None = None
 
 
-class PreviewView(View, frozen=True, kw_only=True):
-    """The value of an expression. `text` is its JSON, cut at 10 KB if `truncated`; both are null if there are
-    problems."""
-
-    text: str | None
-    type: str | None
-    truncated: bool
-    bytes: int
-    problems: list[Problem]
-
-
 @definitions.post(
     "/expressions/preview",
     summary="Evaluate an expression on the values of an execution",
@@ -388,33 +345,6 @@ class ImportQuery(QueryModel):
     stubs: Annotated[
         bool, Field(description="Import tasks of a state machine as custom nodes, with their Python source.")
     ] = False
-
-
-class ImportEntry(View, frozen=True, kw_only=True):
-    """What became of one element of the source. `source` and `target` are paths in the two documents; `node` is the
-    name of the node that it belongs to, empty if there is none."""
-
-    source: str
-    status: Literal["carried", "changed", "approximated", "by_hand"]
-    target: str
-    message: str
-    hint: str
-    node: str
-
-
-class Imported(View, frozen=True, kw_only=True):
-    """The new document and the report. `complete`: everything was carried and the document is valid. `stubs` is the
-    Python source of custom nodes to complete, `test` a test for `rune test` whose mocks are the pinned data of the
-    source, without its workflow."""
-
-    document: dict[str, Any]
-    format: Literal["canvas", "n8n", "asl"]
-    complete: bool
-    counts: dict[str, int]
-    entries: list[ImportEntry]
-    problems: list[Problem]
-    stubs: str
-    test: dict[str, Any]
 
 
 @imports.post(

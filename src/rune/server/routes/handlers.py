@@ -8,14 +8,14 @@ from fastapi import Body, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from rune.core.definition.model import HOOKED, HookHandler, HookStatus
+from rune.api.handlers import FailedHandlers, FailedHandlerView, HandlersView, HandlerView, LateHandlerView
+from rune.core.definition.model import HOOKED, HookHandler
 from rune.ports.clock import iso
 from rune.ports.journal import FailedHook, HandlerDefaults
 from rune.runtime.services.handlers import MAX_FAILED
 from rune.server.auth import requires
 from rune.server.responses import Reply
 from rune.server.routing import JsonBody, QueryModel, Server, example, resource
-from rune.server.schemas.base import View
 
 handlers = resource("handlers")
 
@@ -45,40 +45,6 @@ class HandlersBody(JsonBody):
     on_missing: LateHandlerBody | None = None
 
 
-class LateHandlerView(View, frozen=True, kw_only=True):
-    workflow: str
-    version: int | str | None
-
-
-class HandlerView(LateHandlerView, frozen=True, kw_only=True):
-    statuses: list[HookStatus]
-
-
-class HandlersView(View, frozen=True, kw_only=True):
-    """The handlers of deployed workflows that name none."""
-
-    on_failure: HandlerView | None
-    on_late: LateHandlerView | None
-    on_missing: LateHandlerView | None
-
-
-class FailedHandlerView(View, frozen=True, kw_only=True):
-    """A handler that could not be started. Without `given_up_at` its start is repeated. For an execution that is
-    missing, `workflow` is set instead of its id."""
-
-    execution_id: str | None
-    workflow: str | None
-    kind: Literal["failure", "late", "missing"]
-    at: str
-    tries: int
-    error: str
-    given_up_at: str | None
-
-
-class FailedHandlers(View, frozen=True, kw_only=True):
-    handlers: list[FailedHandlerView]
-
-
 class FailedQuery(QueryModel):
     limit: Annotated[int, Field(ge=1, le=MAX_FAILED)] = 100
 
@@ -88,7 +54,7 @@ def handlers_view(found: HandlerDefaults) -> HandlersView:
     return HandlersView(
         on_failure=None
         if failure is None
-        else HandlerView(workflow=failure.workflow, version=failure.version, statuses=list(failure.statuses)),
+        else HandlerView(workflow=failure.workflow, version=failure.version, statuses=failure.statuses),
         on_late=_plain_view(found.on_late),
         on_missing=_plain_view(found.on_missing),
     )

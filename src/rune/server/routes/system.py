@@ -13,12 +13,28 @@ from pydantic import AwareDatetime, Field
 from starlette.responses import Response
 
 import rune
+from rune.api.system import (
+    Catalogue,
+    DoctorReport,
+    FindingView,
+    NodeTypeView,
+    QueueList,
+    QueueView,
+    SettingList,
+    SettingView,
+    Stats,
+    StatsGroup,
+    TimerClock,
+    TimerList,
+    WorkerList,
+    WorkerRequest,
+    WorkerView,
+)
 from rune.core.definition.problems import did_you_mean
-from rune.core.execution.explain import Waiting, explain
-from rune.core.node_type import ErrorClass
+from rune.core.execution.explain import explain
 from rune.documents.json_schema import workflow_schema
 from rune.nodes.registry import UnknownNodeTypeError, describe, described
-from rune.ports.clock import iso
+from rune.ports.clock import iso, moment
 from rune.ports.inspection import QueueDepth, ReportsDepth
 from rune.ports.processes import ProcessInfo
 from rune.runtime.maintenance.heartbeat import build_id
@@ -37,7 +53,6 @@ from rune.server.routing import (
     WorkerId,
     resource,
 )
-from rune.server.schemas.base import View, moment
 from rune.server.views.statistics import MAX_STEPS
 
 system = resource("system")
@@ -45,68 +60,6 @@ system = resource("system")
 
 NEVER = 253_402_300_800_000  # epoch ms of the year 10000; a later timer does not wait for time
 nodetypes = resource("node types")
-
-
-class WorkerView(View, frozen=True, kw_only=True):
-    """A process and its roles. Only a `worker` runs nodes and has slots. A process that is not `ready` receives no more
-    work: it is `draining` while it still runs nodes, then `drained`."""
-
-    id: str
-    host: str
-    pid: int
-    roles: list[str]
-    version: str
-    build: str
-    started_at: str
-    seen_at: str
-    queues: list[str]
-    types: list[str]
-    busy: int
-    slots: int
-    ready: bool
-    state: Literal["ready", "draining", "drained"]
-
-
-class WorkerRequest(View, frozen=True, kw_only=True):
-    """What a worker was asked to do. `GET /workers` tells whether it has done so."""
-
-    id: str
-    draining: bool
-
-
-class WorkerList(View, frozen=True, kw_only=True):
-    """The known processes."""
-
-    workers: list[WorkerView]
-
-
-class QueueView(View, frozen=True, kw_only=True):
-    """A queue: `depth` counts waiting tokens, `held` claimed ones, `oldest_ms` is the age of the oldest waiting token;
-    null if unknown."""
-
-    name: str
-    depth: int
-    held: int | None
-    oldest_ms: int | None
-
-
-class QueueList(View, frozen=True, kw_only=True):
-    """All queues."""
-
-    queues: list[QueueView]
-
-
-class TimerClock(View, frozen=True, kw_only=True):
-    """The due time of the next timer."""
-
-    next_due_at: str | None
-
-
-class TimerList(View, frozen=True, kw_only=True):
-    """The timers of an execution."""
-
-    execution_id: str
-    timers: list[Waiting]
 
 
 @system.get(
@@ -150,8 +103,8 @@ def _worker(member: ProcessInfo) -> WorkerView:
         build=member.build,
         started_at=moment(member.started_at),
         seen_at=moment(member.seen_at),
-        queues=list(member.queues),
-        types=list(member.types),
+        queues=member.queues,
+        types=member.types,
         busy=member.busy,
         slots=member.slots if "worker" in member.roles else 0,
         ready=not member.draining,
@@ -233,21 +186,6 @@ async def list_execution_timers(execution: ExecutionId, server: Server) -> Respo
     return Reply(TimerList(execution_id=id, timers=found))
 
 
-class SettingView(View, frozen=True, kw_only=True):
-    """A setting in effect. A secret has `true` as value if it is set."""
-
-    name: str
-    value: Any
-    source: Literal["default", "file", "environment"]
-    secret: bool
-
-
-class SettingList(View, frozen=True, kw_only=True):
-    """The settings of the server that responds."""
-
-    settings: list[SettingView]
-
-
 @system.get(
     "/settings",
     summary="List settings",
@@ -259,22 +197,6 @@ async def list_settings(server: Server) -> Response:
     return Reply(
         SettingList(settings=[SettingView(**msgspec.structs.asdict(each)) for each in server.settings])
     )
-
-
-class FindingView(View, frozen=True, kw_only=True):
-    """The result of one check, with advice unless it is `ok`."""
-
-    check: str
-    verdict: Literal["ok", "warn", "bad"]
-    found: str
-    advice: str
-
-
-class DoctorReport(View, frozen=True, kw_only=True):
-    """What the checks found; `bad` if one of them failed."""
-
-    status: Literal["ok", "bad"]
-    checks: list[FindingView]
 
 
 @system.get(
@@ -290,39 +212,6 @@ async def check_server(server: Server) -> Response:
     bad = any(each.verdict == "bad" for each in found)
     checks = [FindingView(**msgspec.structs.asdict(each)) for each in found]
     return Reply(DoctorReport(status="bad" if bad else "ok", checks=checks))
-
-
-class NodeTypeView(View, frozen=True, kw_only=True):
-    """A node type. `parameters` is a JSON Schema, and so is `output_schema`, which is null if the output depends on the
-    parameters or the input. `widgets` names controls by parameter, `icon` an icon of the Lucide set. A node with
-    `credentials` and without `credential_types` takes any."""
-
-    type: str
-    aliases: list[str]
-    summary: str
-    doc: str
-    output: str
-    output_schema: dict[str, Any] | None
-    category: str
-    icon: str
-    widgets: dict[str, str]
-    credential_types: list[str]
-    errors: dict[str, str]
-    error_classes: dict[str, ErrorClass]
-    outlets: list[str]
-    trigger: bool
-    effectful: bool
-    fans_out: bool
-    gathers_items: bool
-    waits: bool
-    runnable: bool
-    parameters: dict[str, Any]
-
-
-class Catalogue(View, frozen=True, kw_only=True):
-    """All node types."""
-
-    nodes: list[NodeTypeView]
 
 
 @nodetypes.get(
@@ -387,26 +276,6 @@ class StatsQuery(QueryModel):
     ] = None
     step: Literal["1m", "5m", "15m", "1h", "6h", "1d"] = "1h"
     workflow: Omittable[Id] = None
-
-
-class StatsGroup(View, frozen=True, kw_only=True):
-    """The executions of a workflow, with a status, or both: how many ended in each step, and how many have not ended.
-    What is not counted separately is null."""
-
-    workflow: str | None
-    status: str | None
-    counts: list[int]
-    total: int
-    open: int
-
-
-class Stats(View, frozen=True, kw_only=True):
-    """The executions that ended since a time, in steps."""
-
-    since: str
-    step_ms: int
-    steps: list[str]
-    groups: list[StatsGroup]
 
 
 @stats.get(

@@ -8,10 +8,11 @@ from fastapi import Body, Depends, Query
 from pydantic import Field
 from starlette.responses import Response
 
-from rune.core.definition.problems import Problem
+from rune.api.triggers import RotatedView, SchedulePreview, TriggerList, TriggerView
 from rune.core.permissions import Principal
 from rune.nodes.control.schedule import check_schedule, next_times
 from rune.nodes.schema import Unit
+from rune.ports.clock import moment
 from rune.ports.workflows import Trigger, TriggerNotFoundError
 from rune.server.auth import requires
 from rune.server.responses import Reply, documented
@@ -26,8 +27,7 @@ from rune.server.routing import (
     example,
     resource,
 )
-from rune.server.schemas.base import View, moment
-from rune.server.schemas.triggers import RotatedView, TriggerList, TriggerView, rotated_view, trigger_view
+from rune.server.schemas.triggers import rotated_view, trigger_view
 
 triggers = resource("triggers")
 
@@ -143,13 +143,6 @@ class SchedulePreviewBody(JsonBody):
     amount: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     unit: Unit = "minutes"
     count: Annotated[int, Field(ge=1, le=100, description="The number of times to return.")] = 5
-
-
-class SchedulePreview(View, frozen=True, kw_only=True):
-    """The next times at which a schedule would start an execution, or what is wrong with it."""
-
-    ticks: list[str]
-    problems: list[Problem]
 
 
 @triggers.post(

@@ -10,7 +10,20 @@ from fastapi import Body, Depends, Query, Request
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
-from rune.core.definition.diff import Change, difference
+from rune.api.comparison import Compared
+from rune.api.definitions import LayoutView
+from rune.api.workflows import (
+    AliasList,
+    AliasView,
+    Checked,
+    Deployed,
+    OutcomeView,
+    PlannedNode,
+    VersionPage,
+    WorkflowActivity,
+    WorkflowDetail,
+    WorkflowPage,
+)
 from rune.core.definition.model import canonical, content_hash
 from rune.core.definition.problems import Problem
 from rune.core.limits import LIMITS
@@ -21,6 +34,7 @@ from rune.documents.draw.model import draw_definition
 from rune.documents.json_schema import NeedsThreadError, short_checks
 from rune.documents.loader import check_document, definition_in, load_document
 from rune.errors import RuneError
+from rune.ports.clock import moment
 from rune.ports.workflows import (
     LATEST,
     NOTHING,
@@ -41,7 +55,7 @@ from rune.server.auth import check_sees, requires
 from rune.server.bodies import read_body
 from rune.server.context import ServerContext
 from rune.server.responses import ApiError, Reply, documented, etag, expected, no_content, not_changed, tags
-from rune.server.routes.definitions import LayoutQuery, LayoutView, layout_view
+from rune.server.routes.definitions import LayoutQuery, layout_view
 from rune.server.routing import (
     PREFIX,
     YAML_TYPES,
@@ -61,19 +75,8 @@ from rune.server.routing import (
     offset,
     resource,
 )
-from rune.server.schemas.base import View, moment
-from rune.server.schemas.workflows import (
-    Deployed,
-    OutcomeView,
-    VersionPage,
-    WorkflowActivity,
-    WorkflowDetail,
-    WorkflowPage,
-    deployed,
-    version_view,
-    workflow_detail,
-    workflow_view,
-)
+from rune.server.schemas.comparison import changes
+from rune.server.schemas.workflows import deployed, version_view, workflow_detail, workflow_view
 from rune.server.views.statistics import RECENT
 
 workflows = resource("workflows")
@@ -125,41 +128,11 @@ class VersionQuery(QueryModel):
     after: str = LATEST
 
 
-class PlannedNode(View, frozen=True, kw_only=True):
-    """A node of a checked document: its outlets in order, the innermost split around it, and the nodes whose outputs
-    its expressions may mention."""
-
-    outlets: list[str]
-    split: str | None
-    mentions: list[str]
-
-
-class Checked(View, frozen=True, kw_only=True):
-    """The result of a validation; `hash` is null if the document is invalid. `plan` has the nodes by id and `layout`
-    their places, if they were requested and the document could be read."""
-
-    valid: bool
-    workflow_id: str | None
-    hash: str | None
-    problems: list[Problem]
-    plan: dict[str, PlannedNode] | None
-    layout: LayoutView | None
-
-
 class ValidateQuery(LayoutQuery):
     """What to compute besides the problems, also for an invalid document; the size of nodes for the layout."""
 
     plan: bool = False
     layout: bool = False
-
-
-class Compared(View, frozen=True, kw_only=True):
-    """The differences between two versions."""
-
-    workflow_id: str
-    before: int
-    after: int
-    changes: list[Change]
 
 
 async def read_document(request: Request, server: Server) -> ValidationResult:
@@ -520,7 +493,7 @@ async def compare_versions(
             workflow_id=workflow,
             before=before.number,
             after=after.number,
-            changes=list(difference(old, new)),
+            changes=changes(old, new),
         )
     )
 
@@ -570,21 +543,6 @@ class AliasBody(JsonBody):
 
     version: Number | None = None
     weights: Annotated[dict[NumberKey, Percent], Field(max_length=16)] = Field(default={})
-
-
-class AliasView(View, frozen=True, kw_only=True):
-    """An alias. Starts go to `version`, except for the percentages in `weights`; `revision` counts the changes."""
-
-    alias: str
-    version: int
-    weights: dict[int, float]
-    revision: int
-
-
-class AliasList(View, frozen=True, kw_only=True):
-    """The aliases of a workflow."""
-
-    aliases: list[AliasView]
 
 
 @aliases.get(

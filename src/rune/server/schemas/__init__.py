@@ -1,1 +1,1 @@
-"""Response types of the API, and functions that build them. `rune … --json` prints the same fields."""
+"""Functions that build the response types of the API. `rune … --json` prints the same fields."""

@@ -2,153 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from rune.core.execution.explain import Waiting
+from rune.api.executions import (
+    ErrorView,
+    EventView,
+    ExecutionDetail,
+    ExecutionView,
+    ItemView,
+    Started,
+)
+from rune.api.node_runs import RunView
 from rune.core.execution.outcome import Error
 from rune.core.start_keys import sent_key
-from rune.ports.clock import iso
+from rune.ports.clock import iso, moment
 from rune.ports.journal import ExecutionRecord
-from rune.ports.queries import Event, Frame, NodeRun, Summary
+from rune.ports.queries import Event, NodeRun, Summary
 from rune.runtime.queries.history import details_of
 
-if TYPE_CHECKING:
-    pass
-from rune.server.schemas.base import View, moment
-
 MAX_INLINE_OUTPUT_BYTES = 64 * 1024  # larger outputs are left out of lists
-
-
-class ItemView(View, frozen=True, kw_only=True):
-    """An item of a split."""
-
-    split_node_id: str
-    item_index: int
-
-
-class ErrorView(View, frozen=True, kw_only=True, omit_defaults=True):
-    """An error of a node or of an execution. That of an execution names the node run it comes from, if it comes from
-    one. `details.traceback` of a node run is the traceback of a custom node."""
-
-    code: str
-    message: str
-    details: Any = None
-    node_id: str | None = None
-    node_type: str | None = None
-    lineage: list[ItemView] | None = None
-    attempt: int | None = None
-
-
-class ExecutionView(View, frozen=True, kw_only=True):
-    """An execution in a list."""
-
-    execution_id: str
-    workflow_id: str
-    status: str
-    error: ErrorView | None
-    labels: dict[str, str]
-    hash: str
-    started_at: str
-    completed_at: str | None
-    total_duration_ms: int | None
-    failed_items: int | None  # null until it has ended
-    version: int | None  # null if its definition was not started as a deployed workflow
-    alias: str | None  # the alias that selected the version; null if the start named the number
-
-
-class ExecutionDetail(ExecutionView, frozen=True, kw_only=True):
-    """An execution with all its details."""
-
-    priority: int
-    fake_time: bool
-    key: str | None
-    parent_id: str | None
-    retry_of: str | None
-    principal: str  # the key, the trigger or the parent execution that started it
-
-
-class CountView(View, frozen=True, kw_only=True):
-    """How many executions a filter selects, on all pages; an estimate unless `exact`."""
-
-    value: int
-    exact: bool
-
-
-class ExecutionPage(View, frozen=True, kw_only=True):
-    """A page of executions, newest first. A page may hold fewer than `limit` and still have a `next` cursor."""
-
-    executions: list[ExecutionView]
-    next: str | None
-    count: CountView | None
-
-
-class Started(View, frozen=True, kw_only=True):
-    """An accepted execution. It is stored durably. `execution`: with `wait`, what it was when it had ended or the time
-    was over."""
-
-    execution_id: str
-    workflow_id: str
-    hash: str
-    version: int | None
-    alias: str | None
-    started_at: str
-    retry_of: str | None
-    replayed: bool
-    execution: ExecutionDetail | None = None
-
-
-class RunView(View, frozen=True, kw_only=True):
-    """A node run in one lineage. `output` is null if it is too large for a list; `output_bytes` is its size. `pinned`:
-    the output was given, and the node was not called."""
-
-    node_id: str
-    lineage: list[Frame]
-    status: str
-    attempts: int
-    output: msgspec.Raw
-    output_bytes: int
-    error: ErrorView | None
-    started_at: str | None
-    duration_ms: int
-    pinned: bool
-
-
-class RunPage(View, frozen=True, kw_only=True):
-    """A page of node runs in the order they ended; skipped nodes come last."""
-
-    nodes: list[RunView]
-    next: str | None
-
-
-class EventView(View, frozen=True, kw_only=True):
-    """An event, numbered without gaps within its execution."""
-
-    number: int
-    at: str
-    kind: str
-    node_id: str | None
-    lineage: tuple[Frame, ...]
-    details: dict[str, Any]
-
-
-class EventPage(View, frozen=True, kw_only=True):
-    """A page of events; `next` is the value of `after` for the next page, or of `before` if the newest come first."""
-
-    events: list[EventView]
-    next: int | None
-
-
-class Explanation(View, frozen=True, kw_only=True):
-    """What an execution is waiting for. `expected_by`: when an open execution is late, or since when (epoch ms)."""
-
-    execution_id: str
-    workflow_id: str
-    status: str
-    error: ErrorView | None
-    waiting: list[Waiting]
-    expected_by: int | None
 
 
 def error_view(error: Error | None) -> ErrorView | None:
@@ -162,7 +36,7 @@ def error_view(error: Error | None) -> ErrorView | None:
         view,
         node_id=origin.node_id,
         node_type=origin.node_type,
-        lineage=[ItemView(split_node_id=split, item_index=item) for split, item in origin.lineage],
+        lineage=tuple(ItemView(split_node_id=split, item_index=item) for split, item in origin.lineage),
         attempt=origin.attempt,
     )
 
@@ -223,7 +97,7 @@ def run_view(run: NodeRun, *, whole: bool = False) -> RunView:
     shown = whole or size <= MAX_INLINE_OUTPUT_BYTES
     return RunView(
         node_id=run.node_id,
-        lineage=list(run.lineage),
+        lineage=run.lineage,
         status=run.status,
         attempts=run.attempts,
         output=msgspec.Raw(output if shown else b"null"),

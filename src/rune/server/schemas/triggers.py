@@ -2,69 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
 
+from rune.api.triggers import HookView, RotatedView, ScheduleView, TriggerView
 from rune.ports.clock import iso
 from rune.ports.workflows import Trigger
 from rune.runtime.services.workflows import RotatedSecret
-
-if TYPE_CHECKING:
-    pass
-from rune.server.schemas.base import View
-
-
-class HookView(View, frozen=True, kw_only=True):
-    """A webhook. `path` is null for callers without the permission `run`. `secret` is its source:
-    none, a credential, made for this trigger, or still missing."""
-
-    path: str | None
-    method: str
-    auth: str
-    secret: Literal["none", "credential", "made", "missing"]
-    window: int
-    respond: str
-
-
-class ScheduleView(View, frozen=True, kw_only=True):
-    """A schedule and its state. `waiting` counts starts that wait for the previous execution to end."""
-
-    cron: str | None
-    timezone: str
-    every_ms: int | None
-    catch_up: str
-    overlap: str
-    next_at: str | None
-    waiting: int
-    last_execution_id: str | None
-    trouble: str
-
-
-class TriggerView(View, frozen=True, kw_only=True):
-    """A trigger of a workflow, as its followed version defines it."""
-
-    id: str
-    workflow_id: str
-    node_id: str
-    kind: Literal["webhook", "schedule"]
-    version: int
-    enabled: bool
-    created_at: str
-    webhook: HookView | None
-    schedule: ScheduleView | None
-
-
-class RotatedView(TriggerView, frozen=True, kw_only=True):
-    """A trigger after a rotation. A new secret is returned only here."""
-
-    new_secret: str | None
-
-
-class TriggerList(View, frozen=True, kw_only=True):
-    """Triggers, ordered by workflow and node."""
-
-    triggers: list[TriggerView]
 
 
 def trigger_view(trigger: Trigger, *, with_path: bool = True) -> TriggerView:

@@ -2,87 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from rune.api.workflows import (
+    Deployed,
+    VersionView,
+    WorkflowActivity,
+    WorkflowDetail,
+    WorkflowView,
+)
 from rune.core.definition.problems import Problem
+from rune.ports.clock import moment
 from rune.ports.workflows import Version, WorkflowEntry
-
-if TYPE_CHECKING:
-    pass
-from rune.server.schemas.base import View, moment
-
-
-class VersionView(View, frozen=True, kw_only=True):
-    """A version of a workflow. `principal` has deployed it first; null in versions of older servers."""
-
-    version: int
-    hash: str
-    deployed_at: str
-    aliases: list[str]
-    principal: str | None
-    note: str
-
-
-class Deployed(VersionView, frozen=True, kw_only=True):
-    """The result of a deployment: a new version, or an existing one with the same content."""
-
-    workflow_id: str
-    change: str
-    problems: list[Problem]
-
-
-class OutcomeView(View, frozen=True, kw_only=True):
-    """One of the newest executions of a workflow."""
-
-    execution_id: str
-    status: str
-    started_at: str
-    total_duration_ms: int | None
-
-
-class WorkflowActivity(View, frozen=True, kw_only=True):
-    """The newest executions of a workflow, newest first, and quantiles of the durations of the `measured` ones that
-    ended last; null if none has."""
-
-    outcomes: list[OutcomeView]
-    measured: int
-    p50_ms: int | None
-    p95_ms: int | None
-
-
-class WorkflowView(View, frozen=True, kw_only=True):
-    """A deployed workflow in a list. `activity` is null unless the request asks for it."""
-
-    workflow_id: str
-    name: str
-    latest: int
-    versions: int
-    aliases: dict[str, int]
-    deployed_at: str
-    hidden: bool
-    activity: WorkflowActivity | None
-
-
-class WorkflowPage(View, frozen=True, kw_only=True):
-    """A page of workflows, ordered by id."""
-
-    workflows: list[WorkflowView]
-    next: str | None
-
-
-class VersionPage(View, frozen=True, kw_only=True):
-    """A page of versions, oldest first."""
-
-    versions: list[VersionView]
-    next: str | None
-
-
-class WorkflowDetail(VersionView, frozen=True, kw_only=True):
-    """A version of a workflow with its definition."""
-
-    workflow_id: str
-    name: str
-    definition: dict[str, Any]
 
 
 def version_view(version: Version) -> VersionView:

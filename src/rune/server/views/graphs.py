@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from rune.api.graphs import GraphState, NodeState, SplitState
+from rune.api.live import Failed, SplitRollup
 from rune.core.execution.token import ROOT, Path, path_text
 from rune.core.plan.model import Plan
 from rune.ports.clock import iso
@@ -28,44 +30,9 @@ from rune.runtime.queries.scope_states import (
     EdgeState,
     ScopeStates,
 )
-from rune.server.live.feed import Failed, SplitRollup
-from rune.server.schemas.base import View
 
 _EDGE_ORDER: tuple[EdgeState, ...] = ("error", "alive", "pending", "dead")
 _NODE_ORDER = (FAILED, RUNNING, QUEUED, RETRYING, WAITING, PENDING, CANCELLED, NOT_REACHED, SUCCESS, SKIPPED)
-
-
-class NodeState(View, frozen=True, kw_only=True, omit_defaults=True):
-    """A node. Inside a split `counts` has the number of items by state, and `state` is the most important of them; with
-    a lineage it is the state in that item. `worker` and `progress` are those of a run that a worker reports."""
-
-    state: str
-    attempts: int = 0
-    started_at: str | None = None
-    duration_ms: int | None = None
-    due: str | None = None
-    code: str = ""
-    worker: str = ""
-    progress: str = ""
-    counts: dict[str, int] | None = None
-
-
-class SplitState(View, frozen=True, kw_only=True):
-    """A split: its items in all lineages, or in the given one, by their worst state. `done` counts the ended ones."""
-
-    items: int
-    done: int
-    counts: dict[str, int]
-
-
-class GraphState(View, frozen=True, kw_only=True):
-    """The states of all nodes and edges after an event. A live view continues with the events after `number`."""
-
-    number: int
-    status: str
-    nodes: dict[str, NodeState]
-    edges: dict[str, EdgeState]
-    splits: dict[str, SplitState]
 
 
 def graph_view(

@@ -10,6 +10,8 @@ from fastapi import Body, Query
 from pydantic import Field
 from starlette.responses import Response
 
+from rune.api.executions import ActionResultView, SignalResultView, Started
+from rune.api.inbox import WaitingPage, WaitingView
 from rune.core.definition.parser import Pins
 from rune.core.execution.token import Path, path_text
 from rune.core.expr import Meter
@@ -17,7 +19,7 @@ from rune.core.expr.budget import METER
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
 from rune.errors import LimitExceededError, RuneError
-from rune.ports.clock import iso
+from rune.ports.clock import iso, moment
 from rune.ports.journal import ExecutionEndedError
 from rune.ports.queries import ExecutionFilter, Summary
 from rune.runtime.execution_data import ExecutionData
@@ -47,8 +49,6 @@ from rune.server.routing import (
     example,
     resource,
 )
-from rune.server.schemas.base import View, moment
-from rune.server.schemas.executions import Started
 from rune.server.views.node_runs import NodeRunNotFoundError, parse_scope
 
 actions = resource("executions")
@@ -97,21 +97,6 @@ class SignalBody(JsonBody):
     name: Annotated[str, Field(min_length=1, max_length=200)]
     value: RawJson = Field(default_factory=lambda: b"null")
     item: Item | None = None
-
-
-class ActionResultView(View, frozen=True, kw_only=True):
-    """The result of an action; `changed` is false if the execution was already in that state."""
-
-    execution_id: str
-    status: str
-    changed: bool
-
-
-class SignalResultView(View, frozen=True, kw_only=True):
-    """A stored signal; `resumed` is true if a node was waiting for it."""
-
-    id: str
-    resumed: bool
 
 
 @actions.post(
@@ -278,32 +263,6 @@ class WaitingItemQuery(QueryModel):
     """The item in which a node waits."""
 
     item: Omittable[Item] = None
-
-
-class WaitingView(View, frozen=True, kw_only=True):
-    """A node that waits for a signal. `until` is when it stops waiting; null: never. `item` is null outside of splits.
-    `schema` and `choices` describe the value of the signal: with `choices` it is an object with one of them as
-    `choice`."""
-
-    execution_id: str
-    workflow_id: str
-    node_id: str
-    item: str | None
-    signal: str
-    since: str
-    until: str | None
-    labels: dict[str, str]
-    title: str | None
-    description: str | None
-    schema: dict[str, Any] | None
-    choices: list[str] | None
-
-
-class WaitingPage(View, frozen=True, kw_only=True):
-    """A page of the inbox, newest executions first. A page may be empty and still have a `next` cursor."""
-
-    waiting: list[WaitingView]
-    next: str | None
 
 
 @waiting.get(

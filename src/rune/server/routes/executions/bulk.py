@@ -11,8 +11,10 @@ from fastapi import Body, Path, Query
 from pydantic import ConfigDict, Field
 from starlette.responses import Response
 
+from rune.api.bulk import BulkList, BulkOutcomePage, BulkOutcomeView, BulkPreview, BulkView
 from rune.core.permissions import Principal
-from rune.ports.queries import BulkAction, BulkJob, BulkOutcome, BulkStatus, Outcome, Summary
+from rune.ports.clock import moment
+from rune.ports.queries import BulkAction, BulkJob, BulkOutcome, Outcome, Summary
 from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.services.bulk import MAX_BULK_TARGETS, BulkJobNotFoundError
@@ -35,7 +37,6 @@ from rune.server.routing import (
     offset,
     resource,
 )
-from rune.server.schemas.base import View, moment
 
 bulk = resource("bulk jobs")
 
@@ -68,56 +69,6 @@ class BulkBody(BulkSelection):
     """A bulk job."""
 
     reason: Annotated[str, Field(max_length=2_000, description="The reason of a cancellation.")] = ""
-
-
-class BulkView(View, frozen=True, kw_only=True):
-    """A bulk job. `done` executions were changed, `unchanged` ones were in that state before, `refused` ones cannot be
-    changed so; `pending` ones are not processed yet, and never will be if the job is aborted."""
-
-    id: str
-    action: BulkAction
-    status: BulkStatus
-    created_at: str
-    principal: str
-    total: int
-    done: int
-    unchanged: int
-    refused: int
-    pending: int
-
-
-class BulkList(View, frozen=True, kw_only=True):
-    """The newest bulk jobs."""
-
-    jobs: list[BulkView]
-
-
-class BulkOutcomeView(View, frozen=True, kw_only=True):
-    """What became of one execution. `started` is the new execution of a retry; `code` and `detail` tell why it was
-    refused."""
-
-    execution_id: str
-    outcome: Outcome
-    started: str | None
-    code: str
-    detail: str
-
-
-class BulkOutcomePage(View, frozen=True, kw_only=True):
-    """Outcomes of a bulk job in its order."""
-
-    outcomes: list[BulkOutcomeView]
-    next: str | None
-
-
-class BulkPreview(View, frozen=True, kw_only=True):
-    """What a bulk job would do: how many executions it would process, and how many of them can be changed so by their
-    status now and the node types of the server. `more`: further ones match, beyond `limit`."""
-
-    total: int
-    eligible: int
-    by_status: dict[str, int]
-    more: bool
 
 
 class BulkListQuery(QueryModel):

@@ -9,7 +9,15 @@ from fastapi import Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rune.core.definition.diff import Change, difference
+from rune.api.comparison import (
+    ComparedRun,
+    ComparedRunPage,
+    ComparedRunPair,
+    ComparisonSummary,
+    Difference,
+    DifferenceGroupView,
+    RunChange,
+)
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.stored_value import Inline, Large
 from rune.errors import LimitExceededError
@@ -26,8 +34,8 @@ from rune.server.responses import Reply
 from rune.server.routes.executions.executions import summary_of
 from rune.server.routes.workflows import definition_of
 from rune.server.routing import ExecutionId, Id, Omittable, OtherExecutionId, Page, Server, offset, resource
-from rune.server.schemas.base import View
-from rune.server.schemas.executions import ErrorView, error_view
+from rune.server.schemas.comparison import changes
+from rune.server.schemas.executions import error_view
 
 comparing = resource("executions")
 
@@ -36,27 +44,6 @@ MAX_CACHED_COMPARISONS = 8
 MAX_DECODED_BYTES = 1024 * 1024
 VALUE_CACHE_BYTES = 32 * 1024 * 1024
 _COMPARED_FIELDS = ("status", "attempts", "output", "error")
-
-
-class RunChange(View, frozen=True, kw_only=True):
-    """A node run that differs in one lineage; null on the side where the node has not ended."""
-
-    node_id: str
-    lineage: str
-    fields: list[str]
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
-
-
-class Difference(View, frozen=True, kw_only=True):
-    """The differences between two executions."""
-
-    before: str
-    after: str
-    status: tuple[str, str]
-    same_input: bool
-    definition: list[Change]
-    nodes: list[RunChange]
 
 
 @comparing.get(
@@ -92,7 +79,7 @@ async def _difference(server: ServerContext, execution: str, other: str) -> Resp
         before, after = [
             {(each.node_id, _lineage(each)): _run_fields(each) for each in side} for side in runs
         ]
-        changes = [
+        nodes = [
             _change(key, before.get(key), after.get(key), differs=key in differing)
             for key in dict.fromkeys((*before, *after))
         ]
@@ -101,8 +88,8 @@ async def _difference(server: ServerContext, execution: str, other: str) -> Resp
             after=pair[1].id,
             status=(pair[0].status, pair[1].status),
             same_input=same_input(accepted[0].input, accepted[1].input),
-            definition=list(difference(old, new)),
-            nodes=[each for each in changes if each.fields],
+            definition=changes(old, new),
+            nodes=[each for each in nodes if each.fields],
         )
         return bytes(Reply(found).body)
 
@@ -153,61 +140,6 @@ def _same(one: Any, other: Any) -> bool:
     return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
 
 
-class ComparedRun(View, frozen=True, kw_only=True):
-    """One side of a run that differs. `output_bytes` is the length of the JSON of a large output, otherwise null; the
-    output itself is at `/executions/{id}/nodes/{node}/output`."""
-
-    status: str
-    attempts: int
-    error: ErrorView | None
-    items: int | None
-    output_bytes: int | None
-
-
-class ComparedRunPair(View, frozen=True, kw_only=True):
-    """A run that differs in some fields; null on the side without a result."""
-
-    node_id: str
-    lineage: str
-    fields: list[str]
-    before: ComparedRun | None
-    after: ComparedRun | None
-
-
-class ComparedRunPage(View, frozen=True, kw_only=True):
-    """Runs that differ, in the order of the first execution."""
-
-    runs: list[ComparedRunPair]
-    next: str | None
-
-
-class DifferenceGroupView(View, frozen=True, kw_only=True):
-    """Runs of a node that differ in the same way; statuses are null on the side without a result. `lineages` names the
-    first ten."""
-
-    node_id: str
-    fields: list[str]
-    status: tuple[str | None, str | None]
-    code: tuple[str, str]
-    count: int
-    lineages: list[str]
-
-
-class ComparisonSummary(View, frozen=True, kw_only=True):
-    """The differences between two executions by kind. `first` is the first node that differs, null if none does."""
-
-    before: str
-    after: str
-    status: tuple[str, str]
-    same_input: bool
-    same_definition: bool
-    definition: list[Change]
-    compared: int
-    differing: int
-    first: str | None
-    groups: list[DifferenceGroupView]
-
-
 class ComparedRunQuery(Page):
     """Which runs to list."""
 
@@ -236,7 +168,7 @@ async def get_comparison(
             status=(pair[0].status, pair[1].status),
             same_input=same_input(accepted[0].input, accepted[1].input),
             same_definition=pair[0].hash == pair[1].hash,
-            definition=list(difference(old, new)),
+            definition=changes(old, new),
             compared=found.compared,
             differing=len(found.runs),
             first=None if found.first is None else found.first.node,

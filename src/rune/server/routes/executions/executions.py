@@ -15,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from rune.api.executions import CountView, ExecutionDetail, ExecutionPage, Explanation, Started
 from rune.core.definition.parser import Pins
 from rune.core.execution.explain import expected_by
 from rune.core.execution.explain import explain as why
@@ -51,17 +52,7 @@ from rune.server.routing import (
     example,
     resource,
 )
-from rune.server.schemas.executions import (
-    CountView,
-    ExecutionDetail,
-    ExecutionPage,
-    Explanation,
-    Started,
-    error_view,
-    execution_detail,
-    execution_view,
-    started,
-)
+from rune.server.schemas.executions import error_view, execution_detail, execution_view, started
 from rune.server.views.value_parts import PartQuery, value_reply
 
 starts = resource("starts", route_class=FastRoute)

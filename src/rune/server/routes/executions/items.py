@@ -8,10 +8,11 @@ from fastapi import Query
 from pydantic import Field
 from starlette.responses import Response
 
+from rune.api.items import CodeCount, Facets, ItemTimes, SplitItemPage, SplitItemView
 from rune.core.definition.problems import did_you_mean
 from rune.core.execution.token import Path, path_text
 from rune.core.limits import LIMITS
-from rune.ports.clock import iso
+from rune.ports.clock import iso, moment
 from rune.runtime.queries.overview import MAX_BYTE, Items, Overview, Property, item_bytes, item_times, tally
 from rune.runtime.queries.scope_states import STATES, NodeState
 from rune.server.auth import requires
@@ -29,7 +30,6 @@ from rune.server.routing import (
     offset,
     resource,
 )
-from rune.server.schemas.base import View, moment
 from rune.server.views.node_runs import NodeRunNotFoundError, parse_scope
 
 items = resource("executions")
@@ -76,59 +76,6 @@ class ItemQuery(Page):
     node: Omittable[Id] = None
     status: list[NodeState] = Field(default=[], description="May be repeated: items with any of them.")
     code: Omittable[Code] = None
-
-
-class SplitItemView(View, frozen=True, kw_only=True):
-    """An item and the states of the nodes in it."""
-
-    item: str
-    index: int
-    state: str
-    code: str
-    attempts: int
-    started_at: str | None
-    duration_ms: int | None
-    nodes: dict[str, str]
-
-
-class SplitItemPage(View, frozen=True, kw_only=True):
-    """A page of items in their order."""
-
-    items: list[SplitItemView]
-    next: str | None
-
-
-class CodeCount(View, frozen=True, kw_only=True):
-    """How many items have an error code. `byte` is its value in packed form; 255 is shared by all further ones."""
-
-    code: str
-    byte: int
-    count: int
-
-
-class ItemTimes(View, frozen=True, kw_only=True):
-    """When the items that have begun ran. `density` is how many were under way in each of 60 steps of equal length from
-    `began_at` to `ended_at`."""
-
-    items: int
-    began_at: str
-    ended_at: str
-    min_ms: int
-    median_ms: int
-    p95_ms: int
-    max_ms: int
-    density: list[int]
-
-
-class Facets(View, frozen=True, kw_only=True):
-    """The items of a split, counted. A packed state is a position in `legend`. `times` is null unless asked for."""
-
-    number: int
-    items: int
-    states: dict[str, int]
-    codes: list[CodeCount]
-    legend: list[str]
-    times: ItemTimes | None = None
 
 
 class _Selected:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from fastapi import Path, Query
@@ -15,8 +15,12 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
-from rune.ports.clock import iso
-from rune.ports.queries import Event, Frame
+from rune.api.executions import EventPage
+from rune.api.graphs import GraphState
+from rune.api.live import RollupPage
+from rune.api.node_runs import AttemptList, AttemptView, InputView, LogLineView, LogView, NodeLogPage, RunPage
+from rune.ports.clock import iso, moment
+from rune.ports.queries import Event
 from rune.runtime.execution_data import ExecutionData
 from rune.runtime.queries.history import History
 from rune.runtime.queries.node_input import MAX_DECODED_BYTES, read_input
@@ -26,7 +30,7 @@ from rune.runtime.queries.value_parts import JsonText
 from rune.runtime.value_cache import Cache
 from rune.server.auth import requires
 from rune.server.context import ServerContext
-from rune.server.live.feed import EncodedEvent, SplitRollup
+from rune.server.live.feed import EncodedEvent
 from rune.server.responses import Reply
 from rune.server.routing import (
     ExecutionId,
@@ -40,9 +44,8 @@ from rune.server.routing import (
     Server,
     resource,
 )
-from rune.server.schemas.base import View, moment
-from rune.server.schemas.executions import ErrorView, EventPage, RunPage, error_view, run_view
-from rune.server.views.graphs import GraphState, graph_view, rollups_of
+from rune.server.schemas.executions import error_view, run_view
+from rune.server.views.graphs import graph_view, rollups_of
 from rune.server.views.node_runs import NodeRunFilter, NodeRunNotFoundError, parse_scope
 from rune.server.views.value_parts import RunPartQuery, value_reply
 
@@ -90,12 +93,6 @@ class EventQuery(QueryModel):
 
     def matches(self, event: Event) -> bool:
         return self.kind in (None, event.kind) and self.node in (None, event.node_id)
-
-
-class RollupPage(View, frozen=True, kw_only=True):
-    """The roll-ups of an execution, one per split that fanned out."""
-
-    splits: list[SplitRollup]
 
 
 @runs.get(
@@ -263,66 +260,6 @@ INPUT_CACHE_BYTES = 32 * 1024 * 1024
 AttemptNumber = Annotated[int, Path(ge=1, le=1_000_000, description="The number of an attempt, from 1.")]
 
 
-class AttemptView(View, frozen=True, kw_only=True):
-    """One attempt of a node run. `ended_at` is null while it runs or waits; `worker` is empty for nodes without
-    effects, and so is `idempotency_key`, the key that every attempt sends with its effect."""
-
-    attempt: int
-    status: str
-    started_at: str
-    ended_at: str | None
-    duration_ms: int | None
-    error: ErrorView | None
-    worker: str
-    idempotency_key: str
-    logged: bool
-
-
-class AttemptList(View, frozen=True, kw_only=True):
-    """The attempts of a node run, oldest first."""
-
-    node_id: str
-    lineage: list[Frame]
-    attempts: list[AttemptView]
-
-
-class LogLineView(View, frozen=True, kw_only=True):
-    """A line of a log."""
-
-    at: str
-    level: str
-    message: str
-
-
-class LogView(View, frozen=True, kw_only=True):
-    """The newest lines of an attempt, at most 64 KB, oldest first. `dropped` older ones are not kept."""
-
-    node_id: str
-    lineage: list[Frame]
-    attempt: int
-    dropped: int
-    lines: list[LogLineView]
-    position: int  # orders the logs of an execution
-
-
-class NodeLogPage(View, frozen=True, kw_only=True):
-    """A page of logs; `next` is the value of `after` for the next page."""
-
-    logs: list[LogView]
-    next: int | None
-
-
-class InputView(View, frozen=True, kw_only=True):
-    """What a node was called with, redacted. `parameters` is null if they cannot be resolved, `error` tells why."""
-
-    node_id: str
-    lineage: list[Frame]
-    attempt: int
-    payload: Any
-    parameters: dict[str, Any] | None
-    error: ErrorView | None
-
-
 class LogQuery(QueryModel):
     """Filters of the logs of an execution."""
 
@@ -360,7 +297,7 @@ async def list_attempts(
     return Reply(
         AttemptList(
             node_id=node,
-            lineage=list(reader.history.lineage(path)),
+            lineage=reader.history.lineage(path),
             attempts=[_attempt_view(each, reader.idempotency_key(index, path)) for each in found],
         )
     )
@@ -445,7 +382,7 @@ async def get_run_input(
         raise NodeRunNotFoundError(f"`{node}` has not been called in this lineage")
     view = InputView(
         node_id=node,
-        lineage=list(reader.history.lineage(path)),
+        lineage=reader.history.lineage(path),
         attempt=found.attempt,
         payload=found.payload,
         parameters=found.parameters,
@@ -471,7 +408,7 @@ def _attempt_view(each: Attempt, key: str) -> AttemptView:
 def _log_view(log: NodeLog, history: History, position: int) -> LogView:
     return LogView(
         node_id=history.plan.ids[log.node],
-        lineage=list(history.lineage(log.path)),
+        lineage=history.lineage(log.path),
         attempt=log.attempt,
         dropped=log.dropped,
         lines=[LogLineView(at=moment(each.at), level=each.level, message=each.message) for each in log.lines],
