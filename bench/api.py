@@ -65,7 +65,7 @@ async def server(home: str) -> None:
     import rune.bootstrap.http  # noqa: PLC0415 - not needed by the client process
     from rune.bootstrap import open_reader, running_engine  # noqa: PLC0415
     from rune.server import app as application  # noqa: PLC0415
-    from rune.server.responses import Reply  # noqa: PLC0415
+    from rune.server.responses import Accepted  # noqa: PLC0415
     from rune.settings import Settings  # noqa: PLC0415
 
     make_app = application.make_app
@@ -75,7 +75,7 @@ async def server(home: str) -> None:
 
         async def empty(request: Request) -> Response:
             await request.body()
-            return Reply({"execution_id": "x" * 26, "replayed": False}, 202)
+            return Accepted({"execution_id": "x" * 26, "replayed": False})
 
         app.router.routes.insert(0, Route("/api/v1/empty", empty, methods=["POST"]))
         return app

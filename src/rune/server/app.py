@@ -31,6 +31,7 @@ from rune.runtime.off_loop import off_loop_in_turn
 from rune.server.auth import Authenticator, LoopbackAuth, requires
 from rune.server.context import ServerContext
 from rune.server.health import HEALTH, metrics
+from rune.server.resource import Resource
 from rune.server.responses import HANDLERS, REMEDIES, ApiError, Reply, accepts_gzip
 from rune.server.routes.access import entries, keys, limits, session
 from rune.server.routes.credentials import credentials, granting
@@ -219,7 +220,7 @@ def shows_page(method: str, path: str, headers: Headers) -> bool:
 
 
 # Routes are matched in this order, so the most frequent ones come first.
-RESOURCES: tuple[APIRouter, ...] = (
+RESOURCES: tuple[Resource, ...] = (
     starts,
     executions,
     live,
@@ -270,7 +271,7 @@ class Api(FastAPI):
     """The application without a server: the routes of all resources and their document."""
 
     def __init__(self) -> None:
-        tags = dict.fromkeys(tag for each in RESOURCES for tag in each.tags)
+        tags = dict.fromkeys(each.tag for each in RESOURCES)
         super().__init__(
             title="Rune",
             version=rune.__version__,

@@ -12,7 +12,7 @@ import re
 import secrets
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from fastapi.exceptions import RequestValidationError
@@ -22,7 +22,6 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
-from rune.api.base import View
 from rune.api.problems import ProblemDocument
 from rune.core.definition.problems import Problem
 from rune.core.permissions import Principal
@@ -33,6 +32,8 @@ from rune.ports.workflows import ANYTHING, NOTHING, Expected
 from rune.runtime.services.audit_log import Refusal, Refusals
 
 log = logging.getLogger("rune.server")
+
+T = TypeVar("T")
 
 _ENCODER = msgspec.json.Encoder()
 JSON = (b"content-type", b"application/json")
@@ -151,18 +152,18 @@ PATTERNS = {
 _TIME = "a time with a time zone, such as `2026-01-31T12:00:00Z`"
 
 
-class Reply(Response):
-    """A JSON response, or one of bytes with another media type. It bypasses the header processing of Starlette, which
-    costs more than the encoding."""
+class Reply(Response, Generic[T]):
+    """A JSON response of a shape, or one of bytes with another media type. It bypasses the header processing of
+    Starlette, which costs more than the encoding."""
+
+    status_code = 200
 
     def __init__(
         self,
-        value: Any,
-        status: int = 200,
+        value: T | bytes,
         headers: Mapping[str, str] | None = None,
         media_type: bytes | None = None,
     ) -> None:
-        self.status_code = status
         self.background = None
         self.body = value if type(value) is bytes else _ENCODER.encode(value)
         self.raw_headers = [*_ALWAYS, (b"content-length", b"%d" % len(self.body))]
@@ -194,6 +195,18 @@ class Reply(Response):
         self.raw_headers = [*kept, _GZIP, (b"content-length", b"%d" % len(self.body))]
 
 
+class Created(Reply[T]):
+    """The resource that the request has created."""
+
+    status_code = 201
+
+
+class Accepted(Reply[T]):
+    """What takes place after the response."""
+
+    status_code = 202
+
+
 def compress(data: bytes, level: int) -> bytes:
     """Compress a body in the format of gzip, without a time."""
     packer = zlib.compressobj(level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
@@ -209,12 +222,22 @@ def accepts_gzip(header: str) -> bool:
     return False
 
 
-def no_content(headers: Mapping[str, str] | None = None) -> Response:
-    return Response(status_code=204, headers=dict(headers or {}))
+class NoContent(Response):
+    """A success without a body."""
+
+    status_code = 204
+
+    def __init__(self) -> None:
+        super().__init__(status_code=self.status_code)
 
 
-def not_changed(tag: str) -> Response:
-    return Response(status_code=304, headers={"ETag": tag})
+class NotChanged(Response):
+    """The client has the resource already, with this entity tag."""
+
+    status_code = 304
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(status_code=self.status_code, headers={"ETag": tag})
 
 
 def etag(hash: str) -> str:
@@ -265,22 +288,6 @@ class TooManyLoginsError(ApiError):
     def __init__(self, message: str, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-
-
-PROBLEM: dict[str, Any] = {
-    "description": "The request was rejected.",
-    "content": {MEDIA: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
-}
-"""The documentation of an error."""
-
-
-def documented(statuses: Mapping[int, str], model: type[View] | None = None) -> dict[int | str, Any]:
-    """Return the documentation of further statuses: successes with the given model, errors as problem documents."""
-    found: dict[int | str, Any] = {}
-    for status, text in statuses.items():
-        content = PROBLEM if status >= 400 else {"model": model} if status in {200, 201, 202} else {}
-        found[status] = {**content, "description": text}
-    return found
 
 
 def status_of(error: RuneError) -> int:

@@ -33,7 +33,7 @@ from rune.runtime.queries.reader import ExecutionReader
 from rune.server.auth import Permission, UndeclaredPermissionError
 from rune.server.bodies import read_body, release_body
 from rune.server.context import ServerContext
-from rune.server.responses import PROBLEM, ApiError, request_id
+from rune.server.responses import ApiError, request_id
 
 PREFIX = "/api/v1"
 JSON_TYPES = frozenset({"", "application/json"})
@@ -387,32 +387,9 @@ def _on_connection(dependant: Any) -> Callable[[HTTPConnection], Awaitable[Any]]
     return call
 
 
-def resource(tag: str, *, route_class: type[ApiRoute] = ApiRoute) -> APIRouter:
-    """Return a router for the operations of a resource. All of them declare a permission."""
-    return APIRouter(
-        prefix=PREFIX,
-        tags=[tag],
-        route_class=route_class,
-        responses={"default": PROBLEM},
-        redirect_slashes=False,
-        strict_content_type=False,
-        generate_unique_id_function=_operation_id,
-    )
-
-
-def example(value: Any) -> dict[str, Any]:
-    """Return the documentation of an example."""
-    return {"example": {"value": value}}
-
-
 def hidden(**options: Any) -> APIRouter:
     """Return a router for routes that are not part of the document. All of them declare a permission."""
     return APIRouter(route_class=ApiRoute, redirect_slashes=False, include_in_schema=False, **options)
-
-
-def _operation_id(route: APIRoute) -> str:
-    """Return the name of the handler: a verb and the resource, such as `list_executions`."""
-    return route.name
 
 
 async def server_of(connection: HTTPConnection) -> ServerContext:

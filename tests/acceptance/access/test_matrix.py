@@ -20,7 +20,8 @@ from rune.core.permissions import RIGHTS
 from rune.server.app import make_app
 from rune.server.auth import UndeclaredPermissionError, requires
 from rune.server.health import HEALTH
-from rune.server.routing import PRINCIPALS, allowed, check_declared, hidden, permission_of, resource, rows
+from rune.server.resource import Resource
+from rune.server.routing import PRINCIPALS, allowed, check_declared, hidden, permission_of, rows
 from tests.acceptance.access.write_matrix import DOCS, matrix, written
 from tests.support.api_clients import API, BOOTSTRAP, NONE, RoleClients, populate, status
 from tests.support.api_server import WAITS, RunningServer, run
@@ -94,7 +95,7 @@ def test_route_without_permission_is_rejected() -> None:
     async def nothing(request: Request) -> Response:
         return Response()
 
-    for router in (resource("things"), hidden()):
+    for router in (Resource("things").router, hidden()):
         with pytest.raises(UndeclaredPermissionError):
             router.add_api_route("/things", nothing)
     beside = FastAPI(openapi_url=None)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query, Request
 from pydantic import Field
-from starlette.responses import Response
 
 from rune.api.access import EntryPage, EntryView, KeyList, KeyView, LimitsView, Me, NewKey
 from rune.core.permissions import LOCAL_PRINCIPAL, RIGHTS, Principal, Role
@@ -29,27 +28,17 @@ from rune.ports.access import (
 from rune.ports.clock import iso
 from rune.ports.workflows import LATEST, workflow_not_found
 from rune.runtime.services.access import key_document
-from rune.server.auth import ApiKeyAuth, requires, set_cookie
+from rune.server.auth import ApiKeyAuth, set_cookie
 from rune.server.context import ServerContext
-from rune.server.responses import ApiError, Reply, documented, no_content
-from rune.server.routing import (
-    PREFIX,
-    Caller,
-    JsonBody,
-    KeyId,
-    Omittable,
-    Page,
-    Server,
-    WorkflowId,
-    example,
-    resource,
-)
+from rune.server.resource import Resource, example
+from rune.server.responses import ApiError, Created, NoContent, Reply
+from rune.server.routing import PREFIX, Caller, JsonBody, KeyId, Omittable, Page, Server, WorkflowId
 
-entries = resource("audit log")
+entries = Resource("audit log")
 
 Text = Annotated[str, Field(min_length=1, max_length=300)]
-limits = resource("workflows")
-keys = resource("keys")
+limits = Resource("workflows")
+keys = Resource("keys")
 MAX_EXPIRES_IN_S = 10 * 366 * 24 * 3600
 Rate = Annotated[
     str,
@@ -65,7 +54,7 @@ Scope = Annotated[
     ),
 ]
 
-session = resource("session")
+session = Resource("session")
 
 
 class LogQuery(Page):
@@ -94,15 +83,12 @@ def entry_view(entry: AuditEntry) -> EntryView:
     )
 
 
-@entries.get("/log", dependencies=[requires("admin")], include_in_schema=False)  # its name before version 0.2
-@entries.get(
-    "/audit-log",
-    summary="List the audit log, newest first",
-    dependencies=[requires("admin")],
-    response_model=EntryPage,
-)
-async def list_audit_log(query: Annotated[LogQuery, Query()], server: Server) -> Response:
-    """Entries are never changed or removed. They contain no secret values."""
+@entries.get("/log", requires="admin", hidden=True)  # its name before version 0.2
+@entries.get("/audit-log", requires="admin")
+async def list_audit_log(query: Annotated[LogQuery, Query()], server: Server) -> Reply[EntryPage]:
+    """List the audit log, newest first.
+
+    Entries are never changed or removed. They contain no secret values."""
     cursor = query.cursor
     if cursor is not None and not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
         raise ApiError(f"`{cursor[:60]}` is not a cursor of this list", code="BAD_CURSOR")
@@ -144,33 +130,27 @@ async def known_limits(server: ServerContext) -> dict[str, Limits]:
     return await server.engine.backend.limits.all()
 
 
-@limits.get(
-    "/workflows/{workflow}/limits",
-    summary="Get the start limits of a workflow",
-    dependencies=[requires("view")],
-    response_model=LimitsView,
-)
-async def get_workflow_limits(workflow: WorkflowId, server: Server) -> Response:
-    """Null fields are not limited."""
+@limits.get("/workflows/{workflow}/limits", requires="view")
+async def get_workflow_limits(workflow: WorkflowId, server: Server) -> Reply[LimitsView]:
+    """Get the start limits of a workflow.
+
+    Null fields are not limited."""
     if not await server.engine.backend.workflows.aliases(workflow):
         raise workflow_not_found(workflow, (), LATEST)
     return Reply(limits_view((await known_limits(server)).get(of_workflow(workflow), NO_LIMITS)))
 
 
-@limits.put(
-    "/workflows/{workflow}/limits",
-    summary="Replace the start limits of a workflow",
-    dependencies=[requires("edit")],
-    response_model=LimitsView,
-)
+@limits.put("/workflows/{workflow}/limits", requires="edit")
 async def put_workflow_limits(
     workflow: WorkflowId,
     body: Annotated[
         LimitsBody, Body(openapi_examples=example({"rate": "10/s", "running": 20, "waiting": 1000}))
     ],
     server: Server,
-) -> Response:
-    """Applies from the next start, in a cluster after at most a second. An empty object removes all limits."""
+) -> Reply[LimitsView]:
+    """Replace the start limits of a workflow.
+
+    Applies from the next start, in a cluster after at most a second. An empty object removes all limits."""
     return Reply(limits_view(await server.services.limits.limit_workflow(workflow, wanted_limits(body))))
 
 
@@ -192,13 +172,7 @@ def _key_fields(key: ApiKey, limits: Limits) -> dict[str, Any]:
     return {**key_document(key), "limits": limits_view(limits)}
 
 
-@keys.post(
-    "/keys",
-    summary="Create an API key",
-    dependencies=[requires("admin")],
-    response_model=NewKey,
-    status_code=201,
-)
+@keys.post("/keys", requires="admin")
 async def create_key(
     body: Annotated[
         KeyBody,
@@ -214,8 +188,10 @@ async def create_key(
         ),
     ],
     server: Server,
-) -> Response:
-    """Only this response contains the secret; the server stores a digest."""
+) -> Created[NewKey]:
+    """Create an API key.
+
+    Only this response contains the secret; the server stores a digest."""
     made = new_key()
     expires = None if body.expires_in is None else server.clock.now() + body.expires_in * 1000
     limits = wanted_limits(body.limits)
@@ -223,48 +199,38 @@ async def create_key(
         made.id, digest_of(made.secret), body.name, body.role, tuple(body.workflows), expires, limits
     )
     location = {"Location": f"{PREFIX}/keys/{key.id}"}
-    return Reply(NewKey(**_key_fields(key, limits), key=made.text), 201, location)
+    return Created(NewKey(**_key_fields(key, limits), key=made.text), location)
 
 
-@keys.get(
-    "/keys",
-    summary="List API keys",
-    dependencies=[requires("admin")],
-    response_model=KeyList,
-)
-async def list_keys(server: Server) -> Response:
-    """Secrets are not included."""
+@keys.get("/keys", requires="admin")
+async def list_keys(server: Server) -> Reply[KeyList]:
+    """List API keys.
+
+    Secrets are not included."""
     found = await server.engine.backend.keys.list()
     limits = await known_limits(server)
     return Reply(KeyList(keys=[key_view(each, limits.get(of_key(each.id), NO_LIMITS)) for each in found]))
 
 
-@keys.put(
-    "/keys/{id}/limits",
-    summary="Replace the start limits of an API key",
-    dependencies=[requires("admin")],
-    response_model=LimitsView,
-)
+@keys.put("/keys/{id}/limits", requires="admin")
 async def put_key_limits(
     id: KeyId,
     body: Annotated[KeyLimitsBody, Body(openapi_examples=example({"rate": "100/m", "running": 50}))],
     server: Server,
-) -> Response:
-    """Applies from the next start, in a cluster after at most a second. An empty object removes all limits."""
+) -> Reply[LimitsView]:
+    """Replace the start limits of an API key.
+
+    Applies from the next start, in a cluster after at most a second. An empty object removes all limits."""
     return Reply(limits_view(await server.services.limits.limit_key(id, wanted_limits(body))))
 
 
-@keys.delete(
-    "/keys/{id}",
-    summary="Revoke an API key",
-    dependencies=[requires("admin")],
-    status_code=204,
-    response_class=Response,
-)
-async def revoke_key(id: KeyId, server: Server) -> Response:
-    """Rejects the key from now on and ends the event streams that use it."""
+@keys.delete("/keys/{id}", requires="admin")
+async def revoke_key(id: KeyId, server: Server) -> NoContent:
+    """Revoke an API key.
+
+    Rejects the key from now on and ends the event streams that use it."""
     await server.services.access.revoke_key(id)
-    return no_content()
+    return NoContent()
 
 
 def me_view(caller: Principal, current: Session | None) -> Me:
@@ -279,26 +245,19 @@ def me_view(caller: Principal, current: Session | None) -> Me:
     )
 
 
-@session.get(
-    "/me",
-    summary="Get the principal of the request",
-    dependencies=[requires("self")],
-    response_model=Me,
-)
-async def get_me(request: Request, caller: Caller) -> Response:
-    """Role, rights and workflows of the API key or of the session."""
+@session.get("/me", requires="self")
+async def get_me(request: Request, caller: Caller) -> Reply[Me]:
+    """Get the principal of the request.
+
+    Role, rights and workflows of the API key or of the session."""
     return Reply(me_view(caller, request.scope.get("session")))
 
 
-@session.post(
-    "/session",
-    summary="Exchange an API key for a session cookie",
-    dependencies=[requires("self")],
-    response_model=Me,
-    responses=documented({403: "The request was authenticated by a session."}),
-)
-async def create_session(request: Request, server: Server, caller: Caller) -> Response:
-    """Send the key as usual, in `Authorization`. The cookie is valid for 12 hours and cannot be read by scripts. A
+@session.post("/session", requires="self", responses={403: "The request was authenticated by a session."})
+async def create_session(request: Request, server: Server, caller: Caller) -> Reply[Me]:
+    """Exchange an API key for a session cookie.
+
+    Send the key as usual, in `Authorization`. The cookie is valid for 12 hours and cannot be read by scripts. A
     server without keys requires no session and sets no cookie."""
     if request.scope.get("session") is not None:
         raise ApiError("a session is created with an API key, not with another session", code="FORBIDDEN")
@@ -313,17 +272,13 @@ async def create_session(request: Request, server: Server, caller: Caller) -> Re
     return response
 
 
-@session.delete(
-    "/session",
-    summary="End the session of the request",
-    dependencies=[requires("self")],
-    status_code=204,
-    response_class=Response,
-)
-async def end_session(request: Request, server: Server) -> Response:
-    """Ends its event streams too. Without a session nothing changes."""
+@session.delete("/session", requires="self")
+async def end_session(request: Request, server: Server) -> NoContent:
+    """End the session of the request.
+
+    Ends its event streams too. Without a session nothing changes."""
     current: Session | None = request.scope.get("session")
-    response = no_content()
+    response = NoContent()
     if current is not None:
         async with server.engine.services.access.audit_log.record("session.end", current.principal):
             await request.app.state.gate.sessions.end(current)

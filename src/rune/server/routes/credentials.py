@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from fastapi import Body
 from pydantic import Field
-from starlette.responses import Response
 
 from rune.api.credentials import (
     CredentialList,
@@ -19,15 +18,15 @@ from rune.api.credentials import (
 )
 from rune.ports.credentials import CredentialNotFoundError, described_types
 from rune.runtime.services.credentials import credential_uses
-from rune.server.auth import requires
-from rune.server.responses import Reply, documented, no_content
-from rune.server.routing import PREFIX, Caller, CredentialName, JsonBody, Server, example, resource
+from rune.server.resource import Resource, example
+from rune.server.responses import Created, NoContent, Reply
+from rune.server.routing import PREFIX, Caller, CredentialName, JsonBody, Server
 from rune.server.schemas.credentials import credential_view
 
-credentials = resource("credentials")
+credentials = Resource("credentials")
 
 Hosts = Annotated[list[Annotated[str, Field(min_length=1, max_length=255)]], Field(max_length=100)]
-granting = resource("credentials")
+granting = Resource("credentials")
 Grantee = Annotated[
     str,
     Field(
@@ -67,14 +66,7 @@ class RotateBody(JsonBody):
         return "RotateBody(…)"
 
 
-@credentials.post(
-    "/credentials",
-    summary="Store a credential",
-    dependencies=[requires("admin")],
-    response_model=CredentialView,
-    status_code=201,
-    responses=documented({409: "A credential with this name exists."}),
-)
+@credentials.post("/credentials", requires="admin", responses={409: "A credential with this name exists."})
 async def add_credential(
     body: Annotated[
         CredentialBody,
@@ -85,8 +77,10 @@ async def add_credential(
         ),
     ],
     server: Server,
-) -> Response:
-    """The values are encrypted and never returned."""
+) -> Created[CredentialView]:
+    """Store a credential.
+
+    The values are encrypted and never returned."""
     found = await server.services.credentials.add(
         body.name,
         body.type,
@@ -95,17 +89,14 @@ async def add_credential(
         insecure=body.insecure,
         grants=tuple(body.grants),
     )
-    return Reply(credential_view(found), 201, {"Location": f"{PREFIX}/credentials/{found.name}"})
+    return Created(credential_view(found), {"Location": f"{PREFIX}/credentials/{found.name}"})
 
 
-@credentials.get(
-    "/credential-types",
-    summary="List credential types",
-    dependencies=[requires("view")],
-    response_model=CredentialTypeList,
-)
-async def list_credential_types(server: Server) -> Response:
-    """With the fields of each, for forms."""
+@credentials.get("/credential-types", requires="view")
+async def list_credential_types(server: Server) -> Reply[CredentialTypeList]:
+    """List credential types.
+
+    With the fields of each, for forms."""
     known = {each.name: each for each in server.engine.registry.catalogue.values()}
     return Reply(
         CredentialTypeList(
@@ -122,26 +113,20 @@ async def list_credential_types(server: Server) -> Response:
     )
 
 
-@credentials.get(
-    "/credentials",
-    summary="List credentials without values",
-    dependencies=[requires("edit")],
-    response_model=CredentialList,
-)
-async def list_credentials(server: Server) -> Response:
-    """Ordered by name."""
+@credentials.get("/credentials", requires="edit")
+async def list_credentials(server: Server) -> Reply[CredentialList]:
+    """List credentials without values.
+
+    Ordered by name."""
     found = await server.engine.backend.credentials.list()
     return Reply(CredentialList(credentials=[credential_view(each) for each in found]))
 
 
-@credentials.get(
-    "/credentials/{credential}",
-    summary="Get a credential without values",
-    dependencies=[requires("edit")],
-    response_model=CredentialView,
-)
-async def get_credential(credential: CredentialName, server: Server) -> Response:
-    """By name or id."""
+@credentials.get("/credentials/{credential}", requires="edit")
+async def get_credential(credential: CredentialName, server: Server) -> Reply[CredentialView]:
+    """Get a credential without values.
+
+    By name or id."""
     name = credential
     found = await server.engine.backend.credentials.find(name)
     if found is None:
@@ -149,14 +134,13 @@ async def get_credential(credential: CredentialName, server: Server) -> Response
     return Reply(credential_view(found))
 
 
-@credentials.get(
-    "/credentials/{credential}/uses",
-    summary="List where a credential is used",
-    dependencies=[requires("edit")],
-    response_model=CredentialUseList,
-)
-async def list_credential_uses(credential: CredentialName, server: Server, caller: Caller) -> Response:
-    """In the latest versions of the workflows and in those with an alias. References by an expression are not found."""
+@credentials.get("/credentials/{credential}/uses", requires="edit")
+async def list_credential_uses(
+    credential: CredentialName, server: Server, caller: Caller
+) -> Reply[CredentialUseList]:
+    """List where a credential is used.
+
+    In the latest versions of the workflows and in those with an alias. References by an expression are not found."""
     backend = server.engine.backend
     found = await backend.credentials.find(credential)
     if found is None:
@@ -175,34 +159,27 @@ async def list_credential_uses(credential: CredentialName, server: Server, calle
     return Reply(CredentialUseList(uses=views))
 
 
-@credentials.patch(
-    "/credentials/{credential}",
-    summary="Rotate the values of a credential",
-    dependencies=[requires("admin")],
-    response_model=CredentialView,
-)
+@credentials.patch("/credentials/{credential}", requires="admin")
 async def rotate_credential(
     credential: CredentialName,
     body: Annotated[RotateBody, Body(openapi_examples=example({"values": {"token": "…"}}))],
     server: Server,
-) -> Response:
-    """Nodes use the new values from their next call."""
+) -> Reply[CredentialView]:
+    """Rotate the values of a credential.
+
+    Nodes use the new values from their next call."""
     hosts = None if body.hosts is None else tuple(body.hosts)
     found = await server.services.credentials.rotate(credential, body.values, hosts, body.insecure)
     return Reply(credential_view(found))
 
 
-@credentials.delete(
-    "/credentials/{credential}",
-    summary="Delete a credential",
-    dependencies=[requires("admin")],
-    status_code=204,
-    response_class=Response,
-)
-async def remove_credential(credential: CredentialName, server: Server) -> Response:
-    """Nodes that use it fail from now on."""
+@credentials.delete("/credentials/{credential}", requires="admin")
+async def remove_credential(credential: CredentialName, server: Server) -> NoContent:
+    """Delete a credential.
+
+    Nodes that use it fail from now on."""
     await server.services.credentials.remove(credential)
-    return no_content()
+    return NoContent()
 
 
 class GrantBody(JsonBody):
@@ -212,14 +189,11 @@ class GrantBody(JsonBody):
     withdraw: Grantees = Field(default=[])
 
 
-@granting.get(
-    "/credentials/{credential}/grants",
-    summary="List the grants of a credential",
-    dependencies=[requires("admin")],
-    response_model=GrantList,
-)
-async def list_grants(credential: CredentialName, server: Server) -> Response:
-    """The principals and workflows that may use it."""
+@granting.get("/credentials/{credential}/grants", requires="admin")
+async def list_grants(credential: CredentialName, server: Server) -> Reply[GrantList]:
+    """List the grants of a credential.
+
+    The principals and workflows that may use it."""
     name, backend = credential, server.engine.backend
     found = await backend.credentials.find(name)
     if found is None:
@@ -227,12 +201,7 @@ async def list_grants(credential: CredentialName, server: Server) -> Response:
     return Reply(GrantList(granted=sorted(await backend.grants.of(found.id))))
 
 
-@granting.post(
-    "/credentials/{credential}/grants",
-    summary="Change the grants of a credential",
-    dependencies=[requires("admin")],
-    response_model=GrantList,
-)
+@granting.post("/credentials/{credential}/grants", requires="admin")
 async def change_grants(
     credential: CredentialName,
     body: Annotated[
@@ -240,8 +209,10 @@ async def change_grants(
         Body(openapi_examples=example({"grant": ["queue", "workflow:orders-*"], "withdraw": ["everyone"]})),
     ],
     server: Server,
-) -> Response:
-    """Applies to every use from now on, also by running executions."""
+) -> Reply[GrantList]:
+    """Change the grants of a credential.
+
+    Applies to every use from now on, also by running executions."""
     name, services = credential, server.services
     granted: frozenset[str] = frozenset()
     # A call for an empty list would add an entry to the audit log.

@@ -6,30 +6,20 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Query
-from starlette.responses import Response
 
 from rune.api.dead_letters import DeadLetterPage, DeadMessageDetail, DeadMessageList, RequeuedMessage
 from rune.api.executions import Started
 from rune.core.permissions import Principal
 from rune.runtime.services.dead_letters import DeadMessage
-from rune.server.auth import dead_letter_not_found, requires
+from rune.server.auth import dead_letter_not_found
 from rune.server.context import ServerContext
-from rune.server.responses import Reply, documented, no_content
+from rune.server.resource import Resource
+from rune.server.responses import Accepted, NoContent, Reply
 from rune.server.routes.executions.executions import accepted_reply
-from rune.server.routing import (
-    Caller,
-    DeadLetterId,
-    Limit,
-    MessageId,
-    Page,
-    QueryModel,
-    Server,
-    check_cursor,
-    resource,
-)
+from rune.server.routing import Caller, DeadLetterId, Limit, MessageId, Page, QueryModel, Server, check_cursor
 from rune.server.schemas.dead_letters import dead_message_detail, dead_message_view, letter_view
 
-dead_letters = resource("dead letters")
+dead_letters = Resource("dead letters")
 
 
 class MessageQuery(QueryModel):
@@ -38,18 +28,15 @@ class MessageQuery(QueryModel):
     limit: Limit = 50
 
 
-@dead_letters.get(
-    "/dead-letters",
-    summary="List dead letters, newest first",
-    dependencies=[requires("view")],
-    response_model=DeadLetterPage,
-)
+@dead_letters.get("/dead-letters", requires="view")
 async def list_dead_letters(
     query: Annotated[Page, Query()],
     server: Server,
     caller: Caller,
-) -> Response:
-    """Only open dead letters. For a key limited to some workflows a page may hold fewer than `limit`; follow `next`."""
+) -> Reply[DeadLetterPage]:
+    """List dead letters, newest first.
+
+    Only open dead letters. For a key limited to some workflows a page may hold fewer than `limit`; follow `next`."""
     found = await server.reader.dead_letters(query.limit + 1, query.cursor)
     await check_cursor(server.reader, query.cursor, found)
     page = found[: query.limit]
@@ -64,83 +51,65 @@ async def list_dead_letters(
 
 @dead_letters.post(
     "/dead-letters/{letter}/requeue",
-    summary="Requeue a dead letter",
-    dependencies=[requires("run")],
-    response_model=Started,
-    status_code=202,
-    responses=documented({409: "The execution has nothing to run again.", 429: "A start limit is exceeded."}),
+    requires="run",
+    responses={409: "The execution has nothing to run again.", 429: "A start limit is exceeded."},
 )
-async def requeue_dead_letter(letter: DeadLetterId, server: Server) -> Response:
-    """Starts a new execution that keeps the results of nodes that succeeded."""
+async def requeue_dead_letter(letter: DeadLetterId, server: Server) -> Accepted[Started]:
+    """Requeue a dead letter.
+
+    Starts a new execution that keeps the results of nodes that succeeded."""
     return accepted_reply(await server.services.dead_letters.requeue(letter))
 
 
-@dead_letters.delete(
-    "/dead-letters/{letter}",
-    summary="Discard a dead letter",
-    dependencies=[requires("run")],
-    status_code=204,
-    response_class=Response,
-)
-async def discard_dead_letter(letter: DeadLetterId, server: Server) -> Response:
-    """The execution itself does not change."""
+@dead_letters.delete("/dead-letters/{letter}", requires="run")
+async def discard_dead_letter(letter: DeadLetterId, server: Server) -> NoContent:
+    """Discard a dead letter.
+
+    The execution itself does not change."""
     if not await server.services.dead_letters.discard(letter):
         raise dead_letter_not_found(letter)
-    return no_content()
+    return NoContent()
 
 
-@dead_letters.get(
-    "/dead-messages",
-    summary="List dead messages, oldest first",
-    dependencies=[requires("view")],
-    response_model=DeadMessageList,
-)
+@dead_letters.get("/dead-messages", requires="view")
 async def list_dead_messages(
     query: Annotated[MessageQuery, Query()], server: Server, caller: Caller
-) -> Response:
-    """Messages of the queue of a cluster that no worker could process, without their bodies. A key limited to some
+) -> Reply[DeadMessageList]:
+    """List dead messages, oldest first.
+
+    Messages of the queue of a cluster that no worker could process, without their bodies. A key limited to some
     workflows sees those that name one of them."""
     found = [each for each in await server.services.dead_messages.list() if _sees(caller, each)]
     return Reply(DeadMessageList(dead_messages=[dead_message_view(each) for each in found[: query.limit]]))
 
 
-@dead_letters.get(
-    "/dead-messages/{message}",
-    summary="Get a dead message with its body",
-    dependencies=[requires("view")],
-    response_model=DeadMessageDetail,
-)
-async def get_dead_message(message: MessageId, server: Server, caller: Caller) -> Response:
-    """Bytes of the body that are not UTF-8 are replaced."""
+@dead_letters.get("/dead-messages/{message}", requires="view")
+async def get_dead_message(message: MessageId, server: Server, caller: Caller) -> Reply[DeadMessageDetail]:
+    """Get a dead message with its body.
+
+    Bytes of the body that are not UTF-8 are replaced."""
     return Reply(dead_message_detail(await _find_message(server, caller, message)))
 
 
-@dead_letters.post(
-    "/dead-messages/{message}/requeue",
-    summary="Send a dead message again",
-    dependencies=[requires("run")],
-    response_model=RequeuedMessage,
-)
-async def requeue_dead_message(message: MessageId, server: Server, caller: Caller) -> Response:
-    """Sends it to the queue that it came from. Identical messages have one id and are sent together."""
+@dead_letters.post("/dead-messages/{message}/requeue", requires="run")
+async def requeue_dead_message(message: MessageId, server: Server, caller: Caller) -> Reply[RequeuedMessage]:
+    """Send a dead message again.
+
+    Sends it to the queue that it came from. Identical messages have one id and are sent together."""
     found = await _find_message(server, caller, message)
     count = await server.services.dead_messages.requeue(message)
     return Reply(RequeuedMessage(id=message, queue=found.queue, count=count))
 
 
-@dead_letters.delete(
-    "/dead-messages/{message}",
-    summary="Discard a dead message",
-    dependencies=[requires("run")],
-    status_code=204,
-    response_class=Response,
-)
-async def discard_dead_message(message: MessageId, server: Server, caller: Caller) -> Response:
-    """Identical messages have one id and are discarded together."""
+@dead_letters.delete("/dead-messages/{message}", requires="run")
+async def discard_dead_message(message: MessageId, server: Server, caller: Caller) -> NoContent:
+    """Discard a dead message.
+
+    Identical messages have one id and are discarded together."""
     await _find_message(server, caller, message)
     if not await server.services.dead_messages.discard(message):
         raise dead_letter_not_found(message)
-    return no_content()
+    return NoContent()
 
 
 def _sees(caller: Principal, message: DeadMessage) -> bool:

@@ -38,10 +38,10 @@ from rune.runtime.queries.node_input import (
     preview_place,
 )
 from rune.runtime.value_cache import Cache
-from rune.server.auth import requires
 from rune.server.bodies import read_body
 from rune.server.context import ServerContext
-from rune.server.responses import ApiError, Reply, documented, etag, not_changed
+from rune.server.resource import Resource, example, json_or_yaml
+from rune.server.responses import ApiError, NotChanged, Reply, etag
 from rune.server.routing import (
     YAML_TYPES,
     BlobKey,
@@ -55,9 +55,7 @@ from rune.server.routing import (
     Range,
     Server,
     check_json,
-    example,
     media_type,
-    resource,
 )
 from rune.server.views.value_parts import PartQuery, bytes_reply, value_reply
 
@@ -65,7 +63,7 @@ if TYPE_CHECKING:
     from rune.documents.importers import Import
 
 
-definitions = resource("definitions")
+definitions = Resource("definitions")
 
 IMMUTABLE = "private, max-age=31536000, immutable"
 _DECODER = msgspec.json.Decoder(Definition)
@@ -89,45 +87,38 @@ class BlobNotFoundError(RuneError):
     code = "UNKNOWN_BLOB"
 
 
-@definitions.get(
-    "/definitions/{hash}",
-    summary="Get a definition by its hash",
-    dependencies=[requires("view")],
-    responses=documented({304: "Not modified since `If-None-Match`."}),
-)
+@definitions.get("/definitions/{hash}", requires="view")
 async def get_definition(
     hash: DefinitionHash,
     server: Server,
     if_none_match: IfNoneMatch = None,
-) -> Response:
-    """In canonical form, for any workflow or execution."""
+) -> Reply[Any] | NotChanged:
+    """Get a definition by its hash.
+
+    In canonical form, for any workflow or execution."""
     if if_none_match == etag(hash):
-        return not_changed(etag(hash))
+        return NotChanged(etag(hash))
     data = await server.reader.definition(hash)
     if data is None:
         raise DefinitionNotFoundError(f"no definition has the hash {hash}")
     return Reply(data, headers={"ETag": etag(hash), "Cache-Control": IMMUTABLE})
 
 
-@definitions.get(
-    "/definitions/{hash}/layout",
-    summary="Get the layout of a definition",
-    dependencies=[requires("view")],
-    response_model=LayoutView,
-    responses=documented({304: "Not modified since `If-None-Match`."}),
-)
+@definitions.get("/definitions/{hash}/layout", requires="view")
 async def get_layout(
     request: Request,
     hash: DefinitionHash,
     query: Annotated[LayoutQuery, Query()],
     server: Server,
     if_none_match: IfNoneMatch = None,
-) -> Response:
-    """Places of nodes, bends of edges and frames of splits, in layers from left to right or from top to bottom. The
+) -> Reply[LayoutView] | NotChanged:
+    """Get the layout of a definition.
+
+    Places of nodes, bends of edges and frames of splits, in layers from left to right or from top to bottom. The
     same definition always has the same layout."""
     tag = etag(f"{hash}-{query.direction}-{query.width}-{query.height}")
     if if_none_match == tag:
-        return not_changed(tag)
+        return NotChanged(tag)
     data = await server.reader.definition(hash)
     if data is None:
         raise DefinitionNotFoundError(f"no definition has the hash {hash}")
@@ -228,12 +219,7 @@ class PreviewBody(JsonBody):
     draft: DraftBody | None = None
 
 
-@definitions.post(
-    "/expressions/preview",
-    summary="Evaluate an expression on the values of an execution",
-    dependencies=[requires("view")],
-    response_model=PreviewView,
-)
+@definitions.post("/expressions/preview", requires="view")
 async def preview_expression(
     body: Annotated[
         PreviewBody,
@@ -245,8 +231,10 @@ async def preview_expression(
     ],
     server: Server,
     caller: Caller,
-) -> Response:
-    """As a parameter of the node in that lineage, with the limits of the engine. `mode` is `expression` if the whole
+) -> Reply[PreviewView]:
+    """Evaluate an expression on the values of an execution.
+
+    As a parameter of the node in that lineage, with the limits of the engine. `mode` is `expression` if the whole
     text is one, without braces. With `draft`, the node may be one that the execution does not have, or has elsewhere:
     the text sees every node that ran in the lineage or around it."""
     accepted = await server.reader.accepted(body.execution)
@@ -279,9 +267,7 @@ async def preview_expression(
 
 @definitions.get(
     "/executions/{execution}/blobs/{key:path}",
-    summary="Get a blob of an execution",
-    dependencies=[requires("view")],
-    response_class=Response,
+    requires="view",
     responses={
         200: {"content": {"application/octet-stream": {"schema": {}}, "application/json": {"schema": {}}}},
         206: {
@@ -298,7 +284,9 @@ async def get_blob(
     server: Server,
     range: Range = None,
 ) -> Response:
-    """Blobs hold values that are too large for the journal. With `Range` one range of bytes; with `pointer`, `depth`,
+    """Get a blob of an execution.
+
+    Blobs hold values that are too large for the journal. With `Range` one range of bytes; with `pointer`, `depth`,
     `offset` or `limit` a part of a JSON value, as a `ValuePart`; with `find` matches in it, as `ValueMatches`."""
     accepted = await server.reader.accepted(execution)
 
@@ -313,7 +301,7 @@ async def get_blob(
     return bytes_reply(await load(), range, {"X-Content-Type-Options": "nosniff", "Cache-Control": IMMUTABLE})
 
 
-imports = resource("workflows")
+imports = Resource("workflows")
 
 MAX_YAML_BYTES = 256 * 1024  # YAML takes a hundred times as long to parse as JSON
 
@@ -321,15 +309,7 @@ _EXAMPLE = {
     "StartAt": "Greet",
     "States": {"Greet": {"Type": "Pass", "Result": {"text": "Hello!"}, "End": True}},
 }
-_SOURCE: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"type": "object"}, "examples": example(_EXAMPLE)},
-            "application/yaml": {"schema": {}},
-        },
-    }
-}
+_SOURCE = json_or_yaml(_EXAMPLE)
 
 
 class ImportQuery(QueryModel):
@@ -347,17 +327,13 @@ class ImportQuery(QueryModel):
     ] = False
 
 
-@imports.post(
-    "/workflows/import",
-    summary="Convert a workflow of another tool without storing it",
-    dependencies=[requires("edit")],
-    response_model=Imported,
-    openapi_extra=_SOURCE,
-)
+@imports.post("/workflows/import", requires="edit", body=_SOURCE)
 async def import_workflow(
     request: Request, query: Annotated[ImportQuery, Query()], server: Server
-) -> Response:
-    """Reads exports of n8n, state machines of Step Functions and canvas documents, and reports what became
+) -> Reply[Imported]:
+    """Convert a workflow of another tool without storing it.
+
+    Reads exports of n8n, state machines of Step Functions and canvas documents, and reports what became
     of each element. The returned document can be edited and stored."""
     data = await read_body(request, LIMITS.definition_bytes)
     if media_type(request) not in YAML_TYPES:

@@ -6,18 +6,17 @@ from typing import Annotated, Literal
 
 from fastapi import Body, Query
 from pydantic import Field
-from starlette.responses import Response
 
 from rune.api.handlers import FailedHandlers, FailedHandlerView, HandlersView, HandlerView, LateHandlerView
 from rune.core.definition.model import HOOKED, HookHandler
 from rune.ports.clock import iso
 from rune.ports.journal import FailedHook, HandlerDefaults
 from rune.runtime.services.handlers import MAX_FAILED
-from rune.server.auth import requires
+from rune.server.resource import Resource, example
 from rune.server.responses import Reply
-from rune.server.routing import JsonBody, QueryModel, Server, example, resource
+from rune.server.routing import JsonBody, QueryModel, Server
 
-handlers = resource("handlers")
+handlers = Resource("handlers")
 
 Workflow = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,128}$", description="The id of a workflow.")]
 Version = Annotated[int | str | None, Field(description="A version or alias. Default: the latest.")]
@@ -80,31 +79,25 @@ def failed_view(each: FailedHook) -> FailedHandlerView:
     )
 
 
-@handlers.get(
-    "/handlers",
-    summary="Get the default handlers",
-    dependencies=[requires("admin")],
-    response_model=HandlersView,
-)
-async def get_handlers(server: Server) -> Response:
-    """They are for executions of deployed workflows whose `settings` name no handler."""
+@handlers.get("/handlers", requires="admin")
+async def get_handlers(server: Server) -> Reply[HandlersView]:
+    """Get the default handlers.
+
+    They are for executions of deployed workflows whose `settings` name no handler."""
     return Reply(handlers_view(await server.services.handlers.defaults()))
 
 
-@handlers.put(
-    "/handlers",
-    summary="Replace the default handlers",
-    dependencies=[requires("admin")],
-    response_model=HandlersView,
-)
+@handlers.put("/handlers", requires="admin")
 async def put_handlers(
     body: Annotated[
         HandlersBody,
         Body(openapi_examples=example({"on_failure": {"workflow": "tell-ops"}})),
     ],
     server: Server,
-) -> Response:
-    """Applies from the next end on. An empty object removes all of them."""
+) -> Reply[HandlersView]:
+    """Replace the default handlers.
+
+    Applies from the next end on. An empty object removes all of them."""
     failure = body.on_failure
     found = await server.services.handlers.set_defaults(
         None
@@ -116,13 +109,12 @@ async def put_handlers(
     return Reply(handlers_view(found))
 
 
-@handlers.get(
-    "/handlers/failed",
-    summary="List handlers that could not be started, newest first",
-    dependencies=[requires("admin")],
-    response_model=FailedHandlers,
-)
-async def list_failed_handlers(query: Annotated[FailedQuery, Query()], server: Server) -> Response:
-    """Those that were given up are listed for 30 days."""
+@handlers.get("/handlers/failed", requires="admin")
+async def list_failed_handlers(
+    query: Annotated[FailedQuery, Query()], server: Server
+) -> Reply[FailedHandlers]:
+    """List handlers that could not be started, newest first.
+
+    Those that were given up are listed for 30 days."""
     found = await server.services.handlers.failed(query.limit)
     return Reply(FailedHandlers(handlers=[failed_view(each) for each in found]))

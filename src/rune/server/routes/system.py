@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, Field
-from starlette.responses import Response
 
 import rune
 from rune.api.system import (
@@ -38,38 +37,25 @@ from rune.ports.clock import iso, moment
 from rune.ports.inspection import QueueDepth, ReportsDepth
 from rune.ports.processes import ProcessInfo
 from rune.runtime.maintenance.heartbeat import build_id
-from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.health import HEALTH
-from rune.server.responses import ApiError, Reply, documented
-from rune.server.routing import (
-    Caller,
-    ExecutionId,
-    Id,
-    NodeType,
-    Omittable,
-    QueryModel,
-    Server,
-    WorkerId,
-    resource,
-)
+from rune.server.resource import Resource
+from rune.server.responses import Accepted, ApiError, Reply
+from rune.server.routing import Caller, ExecutionId, Id, NodeType, Omittable, QueryModel, Server, WorkerId
 from rune.server.views.statistics import MAX_STEPS
 
-system = resource("system")
+system = Resource("system")
 
 
 NEVER = 253_402_300_800_000  # epoch ms of the year 10000; a later timer does not wait for time
-nodetypes = resource("node types")
+nodetypes = Resource("node types")
 
 
-@system.get(
-    "/workers",
-    summary="List processes",
-    dependencies=[requires("view")],
-    response_model=WorkerList,
-)
-async def list_workers(server: Server) -> Response:
-    """All recently active processes; on the embedded backend the one process that does everything."""
+@system.get("/workers", requires="view")
+async def list_workers(server: Server) -> Reply[WorkerList]:
+    """List processes.
+
+    All recently active processes; on the embedded backend the one process that does everything."""
     fleet = server.engine.backend.processes
     members = [_this_process(server)] if fleet is None else await fleet.list()
     return Reply(WorkerList(workers=[_worker(each) for each in members]))
@@ -112,43 +98,30 @@ def _worker(member: ProcessInfo) -> WorkerView:
     )
 
 
-@system.post(
-    "/workers/{worker}/drain",
-    summary="Drain a worker",
-    dependencies=[requires("admin")],
-    status_code=202,
-    response_model=WorkerRequest,
-    responses=documented({409: "The process runs no nodes."}),
-)
-async def drain_worker(worker: WorkerId, server: Server) -> Response:
-    """The worker receives no more work, finishes what it holds, and then stays idle until it is resumed or stopped. It
+@system.post("/workers/{worker}/drain", requires="admin", responses={409: "The process runs no nodes."})
+async def drain_worker(worker: WorkerId, server: Server) -> Accepted[WorkerRequest]:
+    """Drain a worker.
+
+    The worker receives no more work, finishes what it holds, and then stays idle until it is resumed or stopped. It
     receives the request with its next heartbeat."""
     await server.services.workers.drain(worker)
-    return Reply(WorkerRequest(id=worker, draining=True), 202)
+    return Accepted(WorkerRequest(id=worker, draining=True))
 
 
-@system.post(
-    "/workers/{worker}/resume",
-    summary="Let a drained worker receive work again",
-    dependencies=[requires("admin")],
-    status_code=202,
-    response_model=WorkerRequest,
-    responses=documented({409: "The process runs no nodes."}),
-)
-async def resume_worker(worker: WorkerId, server: Server) -> Response:
-    """The worker receives the request with its next heartbeat."""
+@system.post("/workers/{worker}/resume", requires="admin", responses={409: "The process runs no nodes."})
+async def resume_worker(worker: WorkerId, server: Server) -> Accepted[WorkerRequest]:
+    """Let a drained worker receive work again.
+
+    The worker receives the request with its next heartbeat."""
     await server.services.workers.resume(worker)
-    return Reply(WorkerRequest(id=worker, draining=False), 202)
+    return Accepted(WorkerRequest(id=worker, draining=False))
 
 
-@system.get(
-    "/queues",
-    summary="List queues",
-    dependencies=[requires("view")],
-    response_model=QueueList,
-)
-async def list_queues(server: Server) -> Response:
-    """Counts waiting and claimed tokens."""
+@system.get("/queues", requires="view")
+async def list_queues(server: Server) -> Reply[QueueList]:
+    """List queues.
+
+    Counts waiting and claimed tokens."""
     queue = server.engine.backend.queue
     found = await queue.depths() if isinstance(queue, ReportsDepth) else []
     return Reply(QueueList(queues=[_queue(each) for each in found]))
@@ -159,26 +132,20 @@ def _queue(found: QueueDepth) -> QueueView:
     return QueueView(name=found.queue, depth=found.waiting, held=found.held, oldest_ms=oldest)
 
 
-@system.get(
-    "/timers",
-    summary="Get the due time of the next timer",
-    dependencies=[requires("view")],
-    response_model=TimerClock,
-)
-async def get_next_timer(server: Server) -> Response:
-    """The earliest timer of all executions."""
+@system.get("/timers", requires="view")
+async def get_next_timer(server: Server) -> Reply[TimerClock]:
+    """Get the due time of the next timer.
+
+    The earliest timer of all executions."""
     due = await server.engine.backend.state.next_due()
     return Reply(TimerClock(next_due_at=iso(due) if due is not None and due < NEVER else None))
 
 
-@system.get(
-    "/executions/{execution}/timers",
-    summary="List the timers of an execution",
-    dependencies=[requires("view")],
-    response_model=TimerList,
-)
-async def list_execution_timers(execution: ExecutionId, server: Server) -> Response:
-    """Ordered by due time."""
+@system.get("/executions/{execution}/timers", requires="view")
+async def list_execution_timers(execution: ExecutionId, server: Server) -> Reply[TimerList]:
+    """List the timers of an execution.
+
+    Ordered by due time."""
     id = execution
     plan, state = await server.reader.state(id, server.clock.now(), server.engine.backend.state.peek)
     timed = [(each.due, each) for each in explain(plan, state) if each.due is not None]
@@ -186,27 +153,21 @@ async def list_execution_timers(execution: ExecutionId, server: Server) -> Respo
     return Reply(TimerList(execution_id=id, timers=found))
 
 
-@system.get(
-    "/settings",
-    summary="List settings",
-    dependencies=[requires("admin")],
-    response_model=SettingList,
-)
-async def list_settings(server: Server) -> Response:
-    """The values in effect in the process that responds, and where each comes from. Secrets are not shown."""
+@system.get("/settings", requires="admin")
+async def list_settings(server: Server) -> Reply[SettingList]:
+    """List settings.
+
+    The values in effect in the process that responds, and where each comes from. Secrets are not shown."""
     return Reply(
         SettingList(settings=[SettingView(**msgspec.structs.asdict(each)) for each in server.settings])
     )
 
 
-@system.get(
-    "/doctor",
-    summary="Check the configuration of the server and its stores",
-    dependencies=[requires("admin")],
-    response_model=DoctorReport,
-)
-async def check_server(server: Server) -> Response:
-    """The checks of `rune doctor`, in the process that responds. Nothing is changed. Requests wait for each other."""
+@system.get("/doctor", requires="admin")
+async def check_server(server: Server) -> Reply[DoctorReport]:
+    """Check the configuration of the server and its stores.
+
+    The checks of `rune doctor`, in the process that responds. Nothing is changed. Requests wait for each other."""
     async with server.checking:
         found = await server.checks()
     bad = any(each.verdict == "bad" for each in found)
@@ -214,25 +175,19 @@ async def check_server(server: Server) -> Response:
     return Reply(DoctorReport(status="bad" if bad else "ok", checks=checks))
 
 
-@nodetypes.get(
-    "/nodes",
-    summary="List node types",
-    dependencies=[requires("view")],
-    response_model=Catalogue,
-)
-async def list_node_types(server: Server) -> Response:
-    """Each type once, with its aliases."""
+@nodetypes.get("/nodes", requires="view")
+async def list_node_types(server: Server) -> Reply[Catalogue]:
+    """List node types.
+
+    Each type once, with its aliases."""
     return Reply(Catalogue(nodes=[NodeTypeView(**each) for each in described(server.engine.registry)]))
 
 
-@nodetypes.get(
-    "/nodes/{type}",
-    summary="Get a node type",
-    dependencies=[requires("view")],
-    response_model=NodeTypeView,
-)
-async def get_node_type(type: NodeType, server: Server) -> Response:
-    """By its name or one of its aliases."""
+@nodetypes.get("/nodes/{type}", requires="view")
+async def get_node_type(type: NodeType, server: Server) -> Reply[NodeTypeView]:
+    """Get a node type.
+
+    By its name or one of its aliases."""
     registry, name = server.engine.registry, type
     if name not in registry.catalogue:
         hint = did_you_mean(name, registry.catalogue)
@@ -240,14 +195,11 @@ async def get_node_type(type: NodeType, server: Server) -> Response:
     return Reply(NodeTypeView(**describe(registry, registry.catalogue[name])))
 
 
-@nodetypes.get(
-    "/schemas/workflow",
-    summary="Get the JSON Schema of workflow documents",
-    dependencies=[requires("view")],
-    response_model=dict[str, Any],
-)
-async def get_workflow_schema(server: Server) -> Response:
-    """Draft 7, with the parameters of every node type. For editors and other tools."""
+@nodetypes.get("/schemas/workflow", requires="view")
+async def get_workflow_schema(server: Server) -> Reply[dict[str, Any]]:
+    """Get the JSON Schema of workflow documents.
+
+    Draft 7, with the parameters of every node type. For editors and other tools."""
     return Reply(workflow_schema(server.engine.registry.catalogue))
 
 
@@ -259,7 +211,7 @@ def health() -> APIRouter:
     return router
 
 
-stats = resource("system")
+stats = Resource("system")
 
 STEPS = {"1m": 60_000, "5m": 300_000, "15m": 900_000, "1h": 3_600_000, "6h": 21_600_000, "1d": 86_400_000}
 DAY_MS = 86_400_000
@@ -278,14 +230,11 @@ class StatsQuery(QueryModel):
     workflow: Omittable[Id] = None
 
 
-@stats.get(
-    "/stats",
-    summary="Count ended executions over time",
-    dependencies=[requires("view")],
-    response_model=Stats,
-)
-async def get_stats(query: Annotated[StatsQuery, Query()], server: Server, caller: Caller) -> Response:
-    """By the time at which they ended. `open` counts executions that are running or paused now."""
+@stats.get("/stats", requires="view")
+async def get_stats(query: Annotated[StatsQuery, Query()], server: Server, caller: Caller) -> Reply[Stats]:
+    """Count ended executions over time.
+
+    By the time at which they ended. `open` counts executions that are running or paused now."""
     now, step = server.clock.now(), STEPS[query.step]
     since = (
         now - min(DAY_MS, MAX_STEPS * step) if query.since is None else round(query.since.timestamp() * 1000)

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import Body, Depends, Query
 from pydantic import Field
-from starlette.responses import Response
 
 from rune.api.triggers import RotatedView, SchedulePreview, TriggerList, TriggerView
 from rune.core.permissions import Principal
@@ -14,22 +13,12 @@ from rune.nodes.control.schedule import check_schedule, next_times
 from rune.nodes.schema import Unit
 from rune.ports.clock import moment
 from rune.ports.workflows import Trigger, TriggerNotFoundError
-from rune.server.auth import requires
-from rune.server.responses import Reply, documented
-from rune.server.routing import (
-    Caller,
-    Id,
-    JsonBody,
-    Omittable,
-    QueryModel,
-    Server,
-    TriggerId,
-    example,
-    resource,
-)
+from rune.server.resource import Resource, example
+from rune.server.responses import Reply
+from rune.server.routing import Caller, Id, JsonBody, Omittable, QueryModel, Server, TriggerId
 from rune.server.schemas.triggers import rotated_view, trigger_view
 
-triggers = resource("triggers")
+triggers = Resource("triggers")
 
 
 class TriggerQuery(QueryModel):
@@ -55,73 +44,59 @@ async def find_visible(trigger: TriggerId, server: Server, caller: Caller) -> Tr
 VisibleTrigger = Annotated[Trigger, Depends(find_visible)]
 
 
-@triggers.get(
-    "/triggers",
-    summary="List triggers",
-    dependencies=[requires("view")],
-    response_model=TriggerList,
-)
+@triggers.get("/triggers", requires="view")
 async def list_triggers(
     query: Annotated[TriggerQuery, Query()],
     server: Server,
     caller: Caller,
-) -> Response:
-    """For all workflows, or for one."""
+) -> Reply[TriggerList]:
+    """List triggers.
+
+    For all workflows, or for one."""
     found = await server.services.triggers.list(query.workflow)
     shown = [_view(each, caller) for each in found if caller.sees(each.workflow)]
     return Reply(TriggerList(triggers=shown))
 
 
-@triggers.get(
-    "/triggers/{trigger}",
-    summary="Get a trigger",
-    dependencies=[requires("view")],
-    response_model=TriggerView,
-)
+@triggers.get("/triggers/{trigger}", requires="view")
 async def get_trigger(
     trigger: VisibleTrigger,
     caller: Caller,
-) -> Response:
-    """By id."""
+) -> Reply[TriggerView]:
+    """Get a trigger.
+
+    By id."""
     return Reply(_view(trigger, caller))
 
 
-@triggers.post(
-    "/triggers/{trigger}/enable",
-    summary="Enable a trigger",
-    dependencies=[requires("edit")],
-    response_model=TriggerView,
-)
+@triggers.post("/triggers/{trigger}/enable", requires="edit")
 async def enable_trigger(
     trigger: VisibleTrigger,
     server: Server,
     caller: Caller,
-) -> Response:
-    """Starts that were due while it was disabled are not made up for."""
+) -> Reply[TriggerView]:
+    """Enable a trigger.
+
+    Starts that were due while it was disabled are not made up for."""
     return Reply(_view(await server.services.triggers.enable(trigger.id, True), caller))
 
 
-@triggers.post(
-    "/triggers/{trigger}/disable",
-    summary="Disable a trigger",
-    dependencies=[requires("edit")],
-    response_model=TriggerView,
-)
+@triggers.post("/triggers/{trigger}/disable", requires="edit")
 async def disable_trigger(
     trigger: VisibleTrigger,
     server: Server,
     caller: Caller,
-) -> Response:
-    """A disabled webhook responds with 404; a disabled schedule is never due."""
+) -> Reply[TriggerView]:
+    """Disable a trigger.
+
+    A disabled webhook responds with 404; a disabled schedule is never due."""
     return Reply(_view(await server.services.triggers.enable(trigger.id, False), caller))
 
 
 @triggers.post(
     "/triggers/{trigger}/rotate",
-    summary="Rotate the path or the secret of a webhook",
-    dependencies=[requires("edit")],
-    response_model=RotatedView,
-    responses=documented({409: "The path or the secret is not generated, so it cannot be rotated."}),
+    requires="edit",
+    responses={409: "The path or the secret is not generated, so it cannot be rotated."},
 )
 async def rotate_trigger(
     trigger: VisibleTrigger,
@@ -129,8 +104,10 @@ async def rotate_trigger(
         RotateTriggerBody, Body(default_factory=RotateTriggerBody, openapi_examples=example({"secret": True}))
     ],
     server: Server,
-) -> Response:
-    """The old one is invalid from now on."""
+) -> Reply[RotatedView]:
+    """Rotate the path or the secret of a webhook.
+
+    The old one is invalid from now on."""
     rotated = await server.services.triggers.rotate(trigger.id, body.secret)
     return Reply(rotated_view(rotated))
 
@@ -145,20 +122,17 @@ class SchedulePreviewBody(JsonBody):
     count: Annotated[int, Field(ge=1, le=100, description="The number of times to return.")] = 5
 
 
-@triggers.post(
-    "/schedules/preview",
-    summary="List the next times of a schedule",
-    dependencies=[requires("view")],
-    response_model=SchedulePreview,
-)
+@triggers.post("/schedules/preview", requires="view")
 async def preview_schedule(
     body: Annotated[
         SchedulePreviewBody,
         Body(openapi_examples=example({"cron": "0 9 * * 1-5", "timezone": "Europe/Berlin"})),
     ],
     server: Server,
-) -> Response:
-    """As if it were deployed now. Nothing is stored."""
+) -> Reply[SchedulePreview]:
+    """List the next times of a schedule.
+
+    As if it were deployed now. Nothing is stored."""
     given = body.model_dump(exclude={"count"}, exclude_none=True)
     problems = check_schedule(given)
     ticks = [] if problems else next_times(given, server.clock.now(), body.count)

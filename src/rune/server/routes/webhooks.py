@@ -26,7 +26,7 @@ from rune.runtime.off_loop import off_loop
 from rune.server.auth import requires
 from rune.server.bodies import read_body, release_body
 from rune.server.context import ServerContext
-from rune.server.responses import ApiError, MethodNotAllowedError, Reply
+from rune.server.responses import Accepted, ApiError, MethodNotAllowedError, Reply
 from rune.server.routing import (
     MAX_INLINE_BODY_BYTES,
     Server,
@@ -161,4 +161,4 @@ async def _respond(server: ServerContext, hook: WebhookConfig, started: Triggere
         if summary is not None and summary.ended_at is not None:
             output = await (await server.reader.history(started.execution)).encoded_output()
             return Reply({**document, "status": summary.status, "output": msgspec.Raw(output)})
-    return Reply(document, 200 if started.again else 202)
+    return (Reply if started.again else Accepted)(document)

@@ -51,10 +51,11 @@ from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.queries.children import is_stored, undeployed_children
 from rune.runtime.services.workflows import MAX_NOTE_LENGTH
-from rune.server.auth import check_sees, requires
+from rune.server.auth import check_sees
 from rune.server.bodies import read_body
 from rune.server.context import ServerContext
-from rune.server.responses import ApiError, Reply, documented, etag, expected, no_content, not_changed, tags
+from rune.server.resource import Resource, example, json_or_yaml
+from rune.server.responses import ApiError, Created, NoContent, NotChanged, Reply, etag, expected, tags
 from rune.server.routes.definitions import LayoutQuery, layout_view
 from rune.server.routing import (
     PREFIX,
@@ -70,16 +71,14 @@ from rune.server.routing import (
     VersionName,
     WorkflowId,
     check_json,
-    example,
     media_type,
     offset,
-    resource,
 )
 from rune.server.schemas.comparison import changes
 from rune.server.schemas.workflows import deployed, version_view, workflow_detail, workflow_view
 from rune.server.views.statistics import RECENT
 
-workflows = resource("workflows")
+workflows = Resource("workflows")
 
 MAX_INLINE_NODES = 50
 """A plan names the nodes before each node, so its size grows with their square."""
@@ -95,15 +94,7 @@ _EXAMPLE = {
     ],
     "edges": [{"src": "in", "dst": "out"}],
 }
-DOCUMENT: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"type": "object"}, "examples": example(_EXAMPLE)},
-            "application/yaml": {"schema": {}},
-        },
-    }
-}
+DOCUMENT = json_or_yaml(_EXAMPLE)
 
 
 class WorkflowQuery(Page):
@@ -162,31 +153,25 @@ Document = Annotated[ValidationResult, Depends(read_document)]
 
 
 @workflows.post(
-    "/workflows",
-    summary="Store a new workflow",
-    dependencies=[requires("edit")],
-    response_model=Deployed,
-    status_code=201,
-    responses=documented({409: "A workflow with this id exists."}),
-    openapi_extra=DOCUMENT,
+    "/workflows", requires="edit", body=DOCUMENT, responses={409: "A workflow with this id exists."}
 )
 async def create_workflow(
     document: Document, query: Annotated[DeployQuery, Query()], server: Server, caller: Caller
-) -> Response:
-    """The document contains the id. Its text is kept with the version. An archived workflow with this id is
+) -> Created[Deployed]:
+    """Store a new workflow.
+
+    The document contains the id. Its text is kept with the version. An archived workflow with this id is
     restored."""
     version, tag = await _deploy(server, caller, document, (NOTHING,), query.note)
     headers = {"Location": f"{PREFIX}/workflows/{version.workflow}", "ETag": tag}
-    return Reply(deployed(version, await _problems(server, caller, document)), 201, headers)
+    return Created(deployed(version, await _problems(server, caller, document)), headers)
 
 
 @workflows.put(
     "/workflows/{workflow}",
-    summary="Store a new version of a workflow",
-    dependencies=[requires("edit")],
-    response_model=Deployed,
-    responses=documented({201: "The workflow is new.", 409: "The precondition does not hold."}, Deployed),
-    openapi_extra=DOCUMENT,
+    requires="edit",
+    body=DOCUMENT,
+    responses={201: "The workflow is new.", 409: "The precondition does not hold."},
 )
 async def update_workflow(
     workflow: WorkflowId,
@@ -196,8 +181,10 @@ async def update_workflow(
     caller: Caller,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
-) -> Response:
-    """Versions are immutable: creates the next one, or returns an existing one with the same content, and points
+) -> Reply[Deployed] | Created[Deployed]:
+    """Store a new version of a workflow.
+
+    Versions are immutable: creates the next one, or returns an existing one with the same content, and points
     `latest` at it. `position` and `notes` are not part of the content; the newest text is kept with the version.
     `If-Match` with the `ETag` fails if the text has changed; with the `hash` of the version if its content has."""
     named = definition_in(document).id
@@ -206,7 +193,7 @@ async def update_workflow(
     version, tag = await _deploy(server, caller, document, expected(if_match, if_none_match), query.note)
     first = version.number == 1 and version.change == "created"
     problems = await _problems(server, caller, document)
-    return Reply(deployed(version, problems), 201 if first else 200, {"ETag": tag})
+    return (Created if first else Reply)(deployed(version, problems), {"ETag": tag})
 
 
 async def _problems(server: ServerContext, caller: Principal, document: ValidationResult) -> list[Problem]:
@@ -242,21 +229,17 @@ async def _deploy(
         raise ApiError(detail, code="WORKFLOW_EXISTS") from None
 
 
-@workflows.post(
-    "/workflows/validate",
-    summary="Validate a document without storing it",
-    dependencies=[requires("view")],
-    response_model=Checked,
-    openapi_extra=DOCUMENT,
-)
+@workflows.post("/workflows/validate", requires="view", body=DOCUMENT)
 async def validate_workflow(
     request: Request,
     document: Document,
     query: Annotated[ValidateQuery, Query()],
     server: Server,
     caller: Caller,
-) -> Response:
-    """Returns all problems, including warnings; with `plan` what each node may mention, with `layout` the places of
+) -> Reply[Checked]:
+    """Validate a document without storing it.
+
+    Returns all problems, including warnings; with `plan` what each node may mention, with `layout` the places of
     nodes and edges."""
     problems = await _problems(server, caller, document)
     nodes = 0 if document.definition is None else len(document.definition.nodes)
@@ -304,18 +287,15 @@ def _planned(document: ValidationResult) -> dict[str, PlannedNode] | None:
     return planned
 
 
-@workflows.get(
-    "/workflows",
-    summary="List workflows, ordered by id",
-    dependencies=[requires("view")],
-    response_model=WorkflowPage,
-)
+@workflows.get("/workflows", requires="view")
 async def list_workflows(
     query: Annotated[WorkflowQuery, Query()],
     server: Server,
     caller: Caller,
-) -> Response:
-    """With `hidden`, archived workflows are included."""
+) -> Reply[WorkflowPage]:
+    """List workflows, ordered by id.
+
+    With `hidden`, archived workflows are included."""
     entries = await server.reader.workflows.list(hidden=query.hidden)
     sees = caller.sees
     found = [each for each in entries if each.workflow > (query.cursor or "") and sees(each.workflow)]
@@ -348,45 +328,35 @@ async def activity_of(server: ServerContext, workflow: str) -> WorkflowActivity:
     )
 
 
-@workflows.get(
-    "/workflows/{workflow}/activity",
-    summary="Get the newest outcomes and the durations of a workflow",
-    dependencies=[requires("view")],
-    response_model=WorkflowActivity,
-)
-async def get_activity(workflow: WorkflowId, server: Server) -> Response:
-    """The 20 newest executions, and quantiles of the durations of the 200 that ended last."""
+@workflows.get("/workflows/{workflow}/activity", requires="view")
+async def get_activity(workflow: WorkflowId, server: Server) -> Reply[WorkflowActivity]:
+    """Get the newest outcomes and the durations of a workflow.
+
+    The 20 newest executions, and quantiles of the durations of the 200 that ended last."""
     return Reply(await activity_of(server, workflow))
 
 
-@workflows.get(
-    "/workflows/{workflow}",
-    summary="Get the latest version of a workflow",
-    dependencies=[requires("view")],
-    response_model=WorkflowDetail,
-    responses=documented({304: "Not modified since `If-None-Match`."}),
-)
+@workflows.get("/workflows/{workflow}", requires="view")
 async def get_workflow(
     workflow: WorkflowId,
     server: Server,
     if_none_match: IfNoneMatch = None,
-) -> Response:
-    """Includes the definition."""
+) -> Reply[WorkflowDetail] | NotChanged:
+    """Get the latest version of a workflow.
+
+    Includes the definition."""
     return await _version(server, workflow, None, if_none_match)
 
 
-@workflows.get(
-    "/workflows/{workflow}/versions",
-    summary="List the versions of a workflow",
-    dependencies=[requires("view")],
-    response_model=VersionPage,
-)
+@workflows.get("/workflows/{workflow}/versions", requires="view")
 async def list_versions(
     workflow: WorkflowId,
     query: Annotated[Page, Query()],
     server: Server,
-) -> Response:
-    """Oldest first, also for an archived workflow."""
+) -> Reply[VersionPage]:
+    """List the versions of a workflow.
+
+    Oldest first, also for an archived workflow."""
     versions = await server.reader.workflows.versions(workflow)
     if not versions:
         raise workflow_not_found(workflow, (), LATEST)
@@ -397,20 +367,16 @@ async def list_versions(
     return Reply(VersionPage(versions=[version_view(each) for each in page], next=following))
 
 
-@workflows.get(
-    "/workflows/{workflow}/versions/{version}",
-    summary="Get a version of a workflow",
-    dependencies=[requires("view")],
-    response_model=WorkflowDetail,
-    responses=documented({304: "Not modified since `If-None-Match`."}),
-)
+@workflows.get("/workflows/{workflow}/versions/{version}", requires="view")
 async def get_version(
     workflow: WorkflowId,
     version: VersionName,
     server: Server,
     if_none_match: IfNoneMatch = None,
-) -> Response:
-    """By number or alias."""
+) -> Reply[WorkflowDetail] | NotChanged:
+    """Get a version of a workflow.
+
+    By number or alias."""
     return await _version(server, workflow, version, if_none_match)
 
 
@@ -422,39 +388,36 @@ class SourceNotFoundError(RuneError):
 
 @workflows.get(
     "/workflows/{workflow}/versions/{version}/source",
-    summary="Get the text that a version was deployed with",
-    dependencies=[requires("view")],
-    response_class=Response,
-    responses={
-        200: {"content": {"application/yaml": {"schema": {}}, "application/json": {"schema": {}}}},
-        **documented({304: "Not modified since `If-None-Match`."}),
-    },
+    requires="view",
+    responses={200: {"content": {"application/yaml": {"schema": {}}, "application/json": {"schema": {}}}}},
 )
 async def get_source(
     workflow: WorkflowId,
     version: VersionName,
     server: Server,
     if_none_match: IfNoneMatch = None,
-) -> Response:
-    """JSON or YAML, byte for byte, with comments and positions: the newest text with the content of the version."""
+) -> Response | NotChanged:
+    """Get the text that a version was deployed with.
+
+    JSON or YAML, byte for byte, with comments and positions: the newest text with the content of the version."""
     found = await server.reader.workflows.find(workflow, version)
     source = await server.reader.workflows.source(workflow, found.number)
     if source is None:
         raise SourceNotFoundError(f"version {found.number} of `{workflow}` was stored without its text")
     tag = _tag(found, source)
     if tag in tags(if_none_match):
-        return not_changed(tag)
+        return NotChanged(tag)
     headers = {"ETag": tag, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache"}
     return Response(source.data, headers=headers, media_type=source.media_type)
 
 
 async def _version(
     server: ServerContext, workflow: str, which: str | None, if_none_match: str | None
-) -> Response:
+) -> Reply[WorkflowDetail] | NotChanged:
     version = await server.reader.workflows.find(workflow, which)
     tag = _tag(version, await server.reader.workflows.source(workflow, version.number))
     if tag in tags(if_none_match):
-        return not_changed(tag)
+        return NotChanged(tag)
     return Reply(workflow_detail(version, await definition_of(server, version.hash)), headers={"ETag": tag})
 
 
@@ -473,18 +436,15 @@ async def definition_of(server: ServerContext, hash: str) -> dict[str, Any]:
     return found
 
 
-@workflows.get(
-    "/workflows/{workflow}/diff",
-    summary="Compare two versions",
-    dependencies=[requires("view")],
-    response_model=Compared,
-)
+@workflows.get("/workflows/{workflow}/diff", requires="view")
 async def compare_versions(
     workflow: WorkflowId,
     query: Annotated[VersionQuery, Query()],
     server: Server,
-) -> Response:
-    """Lists the changes by node and field."""
+) -> Reply[Compared]:
+    """Compare two versions.
+
+    Lists the changes by node and field."""
     versions = await server.reader.workflows.versions(workflow)
     before, after = choose(workflow, versions, query.before), choose(workflow, versions, query.after)
     old, new = [await definition_of(server, each.hash) for each in (before, after)]
@@ -498,33 +458,26 @@ async def compare_versions(
     )
 
 
-@workflows.delete(
-    "/workflows/{workflow}",
-    summary="Archive a workflow",
-    dependencies=[requires("edit")],
-    status_code=204,
-    response_class=Response,
-)
-async def delete_workflow(workflow: WorkflowId, server: Server) -> Response:
-    """Keeps its versions and executions. Archiving again changes nothing."""
+@workflows.delete("/workflows/{workflow}", requires="edit")
+async def delete_workflow(workflow: WorkflowId, server: Server) -> NoContent:
+    """Archive a workflow.
+
+    Keeps its versions and executions. Archiving again changes nothing."""
     await server.services.workflows.archive(workflow)
-    return no_content()
+    return NoContent()
 
 
-@workflows.post(
-    "/workflows/{workflow}/restore",
-    summary="Restore an archived workflow",
-    dependencies=[requires("edit")],
-    response_model=Deployed,
-)
-async def restore_workflow(workflow: WorkflowId, server: Server) -> Response:
-    """`latest` points at the same version as before."""
+@workflows.post("/workflows/{workflow}/restore", requires="edit")
+async def restore_workflow(workflow: WorkflowId, server: Server) -> Reply[Deployed]:
+    """Restore an archived workflow.
+
+    `latest` points at the same version as before."""
     versions = await server.reader.workflows.versions(workflow)
     latest = choose(workflow, versions, LATEST)
     return Reply(deployed(await server.services.workflows.set_alias(workflow, LATEST, latest.number), []))
 
 
-aliases = resource("workflows")
+aliases = Resource("workflows")
 _INTEGER = re.compile(r"[1-9][0-9]{0,18}")
 
 
@@ -545,39 +498,31 @@ class AliasBody(JsonBody):
     weights: Annotated[dict[NumberKey, Percent], Field(max_length=16)] = Field(default={})
 
 
-@aliases.get(
-    "/workflows/{workflow}/aliases",
-    summary="List the aliases of a workflow",
-    dependencies=[requires("view")],
-    response_model=AliasList,
-)
-async def list_aliases(workflow: WorkflowId, server: Server) -> Response:
-    """Includes the version and the weights of each alias."""
+@aliases.get("/workflows/{workflow}/aliases", requires="view")
+async def list_aliases(workflow: WorkflowId, server: Server) -> Reply[AliasList]:
+    """List the aliases of a workflow.
+
+    Includes the version and the weights of each alias."""
     found = await _list_aliases(server, workflow)
     return Reply(AliasList(aliases=[_alias_view(each) for each in found]))
 
 
-@aliases.get(
-    "/workflows/{workflow}/aliases/{alias}",
-    summary="Get an alias of a workflow",
-    dependencies=[requires("view")],
-    response_model=AliasView,
-)
+@aliases.get("/workflows/{workflow}/aliases/{alias}", requires="view")
 async def get_alias(
     workflow: WorkflowId,
     alias: AliasName,
     server: Server,
-) -> Response:
-    """Includes its version and weights."""
+) -> Reply[AliasView]:
+    """Get an alias of a workflow.
+
+    Includes its version and weights."""
     return await _get_alias(server, workflow, alias)
 
 
 @aliases.put(
     "/workflows/{workflow}/aliases/{alias}",
-    summary="Point an alias at a version",
-    dependencies=[requires("edit")],
-    response_model=AliasView,
-    responses=documented({409: "The precondition does not hold."}),
+    requires="edit",
+    responses={409: "The precondition does not hold."},
 )
 async def put_alias(
     workflow: WorkflowId,
@@ -586,8 +531,10 @@ async def put_alias(
     server: Server,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
-) -> Response:
-    """Running executions keep their version. A request without weights ends a gradual roll-out."""
+) -> Reply[AliasView]:
+    """Point an alias at a version.
+
+    Running executions keep their version. A request without weights ends a gradual roll-out."""
     await server.services.workflows.set_alias(
         workflow,
         alias,
@@ -605,7 +552,7 @@ async def _list_aliases(server: ServerContext, workflow: str) -> list[Alias]:
     return found
 
 
-async def _get_alias(server: ServerContext, workflow: str, alias: str) -> Response:
+async def _get_alias(server: ServerContext, workflow: str, alias: str) -> Reply[AliasView]:
     for each in await _list_aliases(server, workflow):
         if each.name == alias:
             return Reply(_alias_view(each), headers={"ETag": etag(str(each.revision))})

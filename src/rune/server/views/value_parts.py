@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from starlette.responses import Response
@@ -74,7 +74,7 @@ class RunPartQuery(PartQuery):
     lineage: Omittable[Item] = None
 
 
-async def value_reply(value: JsonText | bytes, query: PartQuery) -> Response:
+async def value_reply(value: JsonText | bytes, query: PartQuery) -> Reply[Any]:
     """Respond with a JSON text, with the requested part of it, or with matches in it."""
     if isinstance(value, bytes) and not query.wanted:
         return Reply(value)

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, Query
 from pydantic import Field
-from starlette.responses import Response
 
 from rune.api.executions import ActionResultView, SignalResultView, Started
 from rune.api.inbox import WaitingPage, WaitingView
@@ -28,9 +27,10 @@ from rune.runtime.queries.node_input import MAX_DECODED_BYTES
 from rune.runtime.queries.overview import Overview, Run
 from rune.runtime.value_cache import Cache
 from rune.runtime.value_refs import ValueNotLoaded
-from rune.server.auth import check_definition, check_right, requires
+from rune.server.auth import check_definition, check_right
 from rune.server.context import ServerContext
-from rune.server.responses import ApiError, Reply, documented
+from rune.server.resource import Resource, example
+from rune.server.responses import Accepted, ApiError, Reply
 from rune.server.routes.executions.executions import PinnedOutlets, PinnedOutputs, Which, accepted_reply
 from rune.server.routing import (
     Caller,
@@ -46,12 +46,10 @@ from rune.server.routing import (
     RawJson,
     Server,
     check_cursor,
-    example,
-    resource,
 )
 from rune.server.views.node_runs import NodeRunNotFoundError, parse_scope
 
-actions = resource("executions")
+actions = Resource("executions")
 
 _RERUN_RESPONSES = {
     409: "The execution has not ended, or has nothing to run again.",
@@ -99,21 +97,17 @@ class SignalBody(JsonBody):
     item: Item | None = None
 
 
-@actions.post(
-    "/executions/{execution}/cancel",
-    summary="Cancel an execution",
-    dependencies=[requires("run")],
-    response_model=ActionResultView,
-    responses=documented({409: "The execution has ended."}),
-)
+@actions.post("/executions/{execution}/cancel", requires="run", responses={409: "The execution has ended."})
 async def cancel_execution(
     execution: ExecutionId,
     body: Annotated[
         CancelBody, Body(default_factory=CancelBody, openapi_examples=example({"reason": "ordered twice"}))
     ],
     server: Server,
-) -> Response:
-    """Returns the final status if the execution ended otherwise first. Cancelling again changes nothing."""
+) -> Reply[ActionResultView]:
+    """Cancel an execution.
+
+    Returns the final status if the execution ended otherwise first. Cancelling again changes nothing."""
     try:
         status = await server.services.executions.cancel(execution, body.reason)
     except ExecutionEndedError as ended:
@@ -123,40 +117,25 @@ async def cancel_execution(
     return Reply(ActionResultView(execution_id=execution, status=status, changed=status == "cancelled"))
 
 
-@actions.post(
-    "/executions/{execution}/pause",
-    summary="Pause an execution",
-    dependencies=[requires("run")],
-    response_model=ActionResultView,
-    responses=documented({409: "The execution has ended."}),
-)
-async def pause_execution(execution: ExecutionId, server: Server) -> Response:
-    """Running nodes finish, no new ones start."""
+@actions.post("/executions/{execution}/pause", requires="run", responses={409: "The execution has ended."})
+async def pause_execution(execution: ExecutionId, server: Server) -> Reply[ActionResultView]:
+    """Pause an execution.
+
+    Running nodes finish, no new ones start."""
     changed = await server.services.executions.pause(execution)
     return Reply(ActionResultView(execution_id=execution, status="paused", changed=changed))
 
 
-@actions.post(
-    "/executions/{execution}/resume",
-    summary="Resume a paused execution",
-    dependencies=[requires("run")],
-    response_model=ActionResultView,
-    responses=documented({409: "The execution has ended."}),
-)
-async def resume_execution(execution: ExecutionId, server: Server) -> Response:
-    """Continues where it was paused."""
+@actions.post("/executions/{execution}/resume", requires="run", responses={409: "The execution has ended."})
+async def resume_execution(execution: ExecutionId, server: Server) -> Reply[ActionResultView]:
+    """Resume a paused execution.
+
+    Continues where it was paused."""
     changed = await server.services.executions.resume(execution)
     return Reply(ActionResultView(execution_id=execution, status="running", changed=changed))
 
 
-@actions.post(
-    "/executions/{execution}/retry",
-    summary="Retry failed nodes in a new execution",
-    dependencies=[requires("run")],
-    response_model=Started,
-    status_code=202,
-    responses=documented(_RERUN_RESPONSES),
-)
+@actions.post("/executions/{execution}/retry", requires="run", responses=_RERUN_RESPONSES)
 async def retry_execution(
     execution: ExecutionId,
     body: Annotated[
@@ -168,8 +147,10 @@ async def retry_execution(
     ],
     server: Server,
     idempotency_key: IdempotencyKey = None,
-) -> Response:
-    """Keeps the results of nodes that succeeded. With `failed_items` only the failed items of splits run again."""
+) -> Accepted[Started]:
+    """Retry failed nodes in a new execution.
+
+    Keeps the results of nodes that succeeded. With `failed_items` only the failed items of splits run again."""
     accepted = await server.services.executions.retry(
         execution,
         failed_items=body.failed_items,
@@ -181,22 +162,17 @@ async def retry_execution(
     return accepted_reply(accepted)
 
 
-@actions.post(
-    "/executions/{execution}/rerun",
-    summary="Rerun a node and all nodes after it in a new execution",
-    dependencies=[requires("run")],
-    response_model=Started,
-    status_code=202,
-    responses=documented(_RERUN_RESPONSES),
-)
+@actions.post("/executions/{execution}/rerun", requires="run", responses=_RERUN_RESPONSES)
 async def rerun_execution(
     execution: ExecutionId,
     body: Annotated[RerunBody, Body(openapi_examples=example({"node": "price", "item": "users:5"}))],
     server: Server,
     caller: Caller,
     idempotency_key: IdempotencyKey = None,
-) -> Response:
-    """In one item, or in all items. `input` takes the place of the output that the node received, also where later
+) -> Accepted[Started]:
+    """Rerun a node and all nodes after it in a new execution.
+
+    In one item, or in all items. `input` takes the place of the output that the node received, also where later
     nodes mention it. With a `definition`, nodes that it adds or connects otherwise run too. `parameters`, `definition`
     and `pins` require the right `edit`."""
     if body.definition and body.version is not None:
@@ -221,30 +197,28 @@ async def rerun_execution(
 
 @actions.post(
     "/executions/{execution}/signals",
-    summary="Send a signal",
-    dependencies=[requires("signal")],
-    response_model=SignalResultView,
-    responses=documented(
-        {
-            409: "The execution has ended, or several items wait and none is named.",
-            422: "No node of the definition can wait for a signal of this name.",
-        }
-    ),
+    requires="signal",
+    responses={
+        409: "The execution has ended, or several items wait and none is named.",
+        422: "No node of the definition can wait for a signal of this name.",
+    },
 )
 async def signal_execution(
     execution: ExecutionId,
     body: Annotated[SignalBody, Body(openapi_examples=example({"name": "approved", "value": {"by": "ada"}}))],
     server: Server,
     idempotency_key: IdempotencyKey = None,
-) -> Response:
-    """Stored until a node waits for it; under an idempotency key it is delivered once."""
+) -> Reply[SignalResultView]:
+    """Send a signal.
+
+    Stored until a node waits for it; under an idempotency key it is delivered once."""
     result = await server.services.executions.signal(
         execution, body.name, body.value, key=idempotency_key, item=body.item
     )
     return Reply(SignalResultView(id=result.id, resumed=result.resumed))
 
 
-waiting = resource("waiting")
+waiting = Resource("waiting")
 
 MAX_FOLDED_EVENTS = 5_000  # in longer executions texts with expressions are shown as they are written
 MAX_PER_EXECUTION = 200
@@ -265,14 +239,13 @@ class WaitingItemQuery(QueryModel):
     item: Omittable[Item] = None
 
 
-@waiting.get(
-    "/waiting",
-    summary="List what waits for a signal",
-    dependencies=[requires("inbox")],
-    response_model=WaitingPage,
-)
-async def list_waiting(query: Annotated[WaitingQuery, Query()], server: Server, caller: Caller) -> Response:
-    """In all executions that have not ended; `limit` counts executions."""
+@waiting.get("/waiting", requires="inbox")
+async def list_waiting(
+    query: Annotated[WaitingQuery, Query()], server: Server, caller: Caller
+) -> Reply[WaitingPage]:
+    """List what waits for a signal.
+
+    In all executions that have not ended; `limit` counts executions."""
     wanted = ExecutionFilter(
         statuses=("running", "paused"), workflow=query.workflow, scopes=caller.scopes, waiting=True
     )
@@ -286,16 +259,13 @@ async def list_waiting(query: Annotated[WaitingQuery, Query()], server: Server, 
     return Reply(WaitingPage(waiting=found, next=page.next))
 
 
-@waiting.get(
-    "/waiting/{execution}/{node}",
-    summary="Get what a node waits for",
-    dependencies=[requires("inbox")],
-    response_model=WaitingView,
-)
+@waiting.get("/waiting/{execution}/{node}", requires="inbox")
 async def get_waiting(
     execution: ExecutionId, node: NodeId, query: Annotated[WaitingItemQuery, Query()], server: Server
-) -> Response:
-    """In one item, if the node is inside a split; not found unless it waits for a signal now."""
+) -> Reply[WaitingView]:
+    """Get what a node waits for.
+
+    In one item, if the node is inside a split; not found unless it waits for a signal now."""
     plan = await server.reader.plan(execution)
     path = parse_scope(query.item, plan)
     overview = await server.overviews.of(execution)

@@ -9,7 +9,6 @@ from typing import Annotated
 import msgspec
 from fastapi import Body, Path, Query
 from pydantic import ConfigDict, Field
-from starlette.responses import Response
 
 from rune.api.bulk import BulkList, BulkOutcomePage, BulkOutcomeView, BulkPreview, BulkView
 from rune.core.permissions import Principal
@@ -18,9 +17,9 @@ from rune.ports.queries import BulkAction, BulkJob, BulkOutcome, Outcome, Summar
 from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.services.bulk import MAX_BULK_TARGETS, BulkJobNotFoundError
-from rune.server.auth import requires
 from rune.server.context import ServerContext
-from rune.server.responses import ApiError, Reply, documented
+from rune.server.resource import Resource, example
+from rune.server.responses import Accepted, ApiError, Reply
 from rune.server.routes.executions.executions import ExecutionFilters, execution_filter
 from rune.server.routing import (
     PREFIX,
@@ -33,12 +32,10 @@ from rune.server.routing import (
     Page,
     QueryModel,
     Server,
-    example,
     offset,
-    resource,
 )
 
-bulk = resource("bulk jobs")
+bulk = Resource("bulk jobs")
 
 MAX_IDS = 1_000
 BATCH_SIZE = 500  # executions per read
@@ -86,21 +83,16 @@ class OutcomeQuery(Page):
 _EXAMPLE = {"action": "retry", "filter": {"code": "HTTP_TIMEOUT", "since": "2026-11-15T00:00:00Z"}}
 
 
-@bulk.post(
-    "/bulk",
-    summary="Act on many executions",
-    dependencies=[requires("run")],
-    response_model=BulkView,
-    status_code=202,
-    responses=documented({200: "The idempotency key was used before; this is the job."}, BulkView),
-)
+@bulk.post("/bulk", requires="run", responses={200: "The idempotency key was used before; this is the job."})
 async def create_bulk_job(
     body: Annotated[BulkBody, Body(openapi_examples=example(_EXAMPLE))],
     server: Server,
     caller: Caller,
     idempotency_key: IdempotencyKey = None,
-) -> Response:
-    """Selects the executions now and processes them in the background, on any server, also after a crash. Requires
+) -> Accepted[BulkView] | Reply[BulkView]:
+    """Act on many executions.
+
+    Selects the executions now and processes them in the background, on any server, also after a crash. Requires
     either `ids` or a `filter` that is not empty."""
     found, _ = await _select(server, caller, body)
     before = server.clock.now()
@@ -113,21 +105,18 @@ async def create_bulk_job(
         request=body.model_dump_json(exclude_defaults=True),
     )
     location = {"Location": f"{PREFIX}/bulk/{job.id}"}
-    return Reply(_view(job), 202 if job.at >= before else 200, location)
+    return (Accepted if job.at >= before else Reply)(_view(job), location)
 
 
-@bulk.post(
-    "/bulk/preview",
-    summary="Count the executions of a bulk job",
-    dependencies=[requires("view")],
-    response_model=BulkPreview,
-)
+@bulk.post("/bulk/preview", requires="view")
 async def preview_bulk_job(
     body: Annotated[BulkSelection, Body(openapi_examples=example(_EXAMPLE))],
     server: Server,
     caller: Caller,
-) -> Response:
-    """Changes nothing."""
+) -> Reply[BulkPreview]:
+    """Count the executions of a bulk job.
+
+    Changes nothing."""
     found, more = await _select(server, caller, body)
     eligible = [each for each in found if _eligible(body.action, each)]
     if body.action in PLANNED:
@@ -143,31 +132,32 @@ async def preview_bulk_job(
     )
 
 
-@bulk.get("/bulk", summary="List bulk jobs", dependencies=[requires("view")], response_model=BulkList)
+@bulk.get("/bulk", requires="view")
 async def list_bulk_jobs(
     query: Annotated[BulkListQuery, Query()], server: Server, caller: Caller
-) -> Response:
-    """Newest first; a key with scopes sees its own. Jobs are kept for 30 days."""
+) -> Reply[BulkList]:
+    """List bulk jobs.
+
+    Newest first; a key with scopes sees its own. Jobs are kept for 30 days."""
     found = await server.services.bulk.list(query.limit)
     return Reply(BulkList(jobs=[_view(each) for each in found if _visible(each, caller)]))
 
 
-@bulk.get("/bulk/{job}", summary="Get a bulk job", dependencies=[requires("view")], response_model=BulkView)
-async def get_bulk_job(job: JobId, server: Server, caller: Caller) -> Response:
-    """With the number of executions by outcome."""
+@bulk.get("/bulk/{job}", requires="view")
+async def get_bulk_job(job: JobId, server: Server, caller: Caller) -> Reply[BulkView]:
+    """Get a bulk job.
+
+    With the number of executions by outcome."""
     return Reply(_view(await _find(server, caller, job)))
 
 
-@bulk.get(
-    "/bulk/{job}/outcomes",
-    summary="List the outcomes of a bulk job",
-    dependencies=[requires("view")],
-    response_model=BulkOutcomePage,
-)
+@bulk.get("/bulk/{job}/outcomes", requires="view")
 async def list_bulk_outcomes(
     job: JobId, query: Annotated[OutcomeQuery, Query()], server: Server, caller: Caller
-) -> Response:
-    """One for each execution that was processed."""
+) -> Reply[BulkOutcomePage]:
+    """List the outcomes of a bulk job.
+
+    One for each execution that was processed."""
     await _find(server, caller, job)
     after = offset(query.cursor) - 1
     found = await server.services.bulk.outcomes(
@@ -178,14 +168,11 @@ async def list_bulk_outcomes(
     return Reply(BulkOutcomePage(outcomes=[_outcome(each) for each in page], next=following))
 
 
-@bulk.post(
-    "/bulk/{job}/abort",
-    summary="Abort a bulk job",
-    dependencies=[requires("run")],
-    response_model=BulkView,
-)
-async def abort_bulk_job(job: JobId, server: Server, caller: Caller) -> Response:
-    """No further execution is processed. What was done stays done."""
+@bulk.post("/bulk/{job}/abort", requires="run")
+async def abort_bulk_job(job: JobId, server: Server, caller: Caller) -> Reply[BulkView]:
+    """Abort a bulk job.
+
+    No further execution is processed. What was done stays done."""
     await _find(server, caller, job)
     return Reply(_view(await server.services.bulk.abort(job)))
 

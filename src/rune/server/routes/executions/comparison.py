@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import Query
 from starlette.requests import Request
-from starlette.responses import Response
 
 from rune.api.comparison import (
     ComparedRun,
@@ -28,16 +27,16 @@ from rune.runtime.queries.comparison import Comparison, Results, compare
 from rune.runtime.queries.history import STATUS, error_document
 from rune.runtime.stored_values import same_input
 from rune.runtime.value_cache import Cache
-from rune.server.auth import requires
 from rune.server.context import ServerContext
+from rune.server.resource import Resource
 from rune.server.responses import Reply
 from rune.server.routes.executions.executions import summary_of
 from rune.server.routes.workflows import definition_of
-from rune.server.routing import ExecutionId, Id, Omittable, OtherExecutionId, Page, Server, offset, resource
+from rune.server.routing import ExecutionId, Id, Omittable, OtherExecutionId, Page, Server, offset
 from rune.server.schemas.comparison import changes
 from rune.server.schemas.executions import error_view
 
-comparing = resource("executions")
+comparing = Resource("executions")
 
 MAX_COMPARED_RUNS = 20_000  # in one response
 MAX_CACHED_COMPARISONS = 8
@@ -46,24 +45,21 @@ VALUE_CACHE_BYTES = 32 * 1024 * 1024
 _COMPARED_FIELDS = ("status", "attempts", "output", "error")
 
 
-@comparing.get(
-    "/executions/{execution}/diff/{other}",
-    summary="Compare two executions",
-    dependencies=[requires("view")],
-    response_model=Difference,
-)
+@comparing.get("/executions/{execution}/diff/{other}", requires="view")
 async def compare_executions(
     execution: ExecutionId,
     other: OtherExecutionId,
     server: Server,
     request: Request,
-) -> Response:
-    """Compares the definitions, the inputs and all node runs."""
+) -> Reply[Difference]:
+    """Compare two executions.
+
+    Compares the definitions, the inputs and all node runs."""
     async with server.reading.take(request):
         return await _difference(server, execution, other)
 
 
-async def _difference(server: ServerContext, execution: str, other: str) -> Response:
+async def _difference(server: ServerContext, execution: str, other: str) -> Reply[Difference]:
     pair = [await summary_of(server, id) for id in (execution, other)]
     old, new = [await definition_of(server, each.hash) for each in pair]
     accepted = [await server.reader.accepted(each.id) for each in pair]
@@ -146,16 +142,13 @@ class ComparedRunQuery(Page):
     node: Omittable[Id] = None
 
 
-@comparing.get(
-    "/executions/{execution}/diff/{other}/summary",
-    summary="Compare two executions by groups of differences",
-    dependencies=[requires("view")],
-    response_model=ComparisonSummary,
-)
+@comparing.get("/executions/{execution}/diff/{other}/summary", requires="view")
 async def get_comparison(
     execution: ExecutionId, other: OtherExecutionId, server: Server, request: Request
-) -> Response:
-    """However many items they have: runs that differ in the same way are one group. Nodes are compared by id."""
+) -> Reply[ComparisonSummary]:
+    """Compare two executions by groups of differences.
+
+    However many items they have: runs that differ in the same way are one group. Nodes are compared by id."""
     pair = [await summary_of(server, id) for id in (execution, other)]
     old, new = [await definition_of(server, each.hash) for each in pair]
     accepted = [await server.reader.accepted(each.id) for each in pair]
@@ -187,20 +180,17 @@ async def get_comparison(
     )
 
 
-@comparing.get(
-    "/executions/{execution}/diff/{other}/runs",
-    summary="List the node runs that differ between two executions",
-    dependencies=[requires("view")],
-    response_model=ComparedRunPage,
-)
+@comparing.get("/executions/{execution}/diff/{other}/runs", requires="view")
 async def list_differing_runs(
     execution: ExecutionId,
     other: OtherExecutionId,
     query: Annotated[ComparedRunQuery, Query()],
     server: Server,
     request: Request,
-) -> Response:
-    """Without outputs, which are read one by one."""
+) -> Reply[ComparedRunPage]:
+    """List the node runs that differ between two executions.
+
+    Without outputs, which are read one by one."""
     pair = [await summary_of(server, id) for id in (execution, other)]
     async with server.reading.take(request):
         found = await _comparison(server, pair[0], pair[1])

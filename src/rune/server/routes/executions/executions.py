@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 from fastapi import Body, Query
 from pydantic import AwareDatetime, BaseModel, Field
 from starlette.requests import Request
-from starlette.responses import Response
 
 from rune.api.executions import CountView, ExecutionDetail, ExecutionPage, Explanation, Started
 from rune.core.definition.parser import Pins
@@ -28,10 +27,11 @@ from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
 from rune.runtime.live import active_runs
 from rune.runtime.queries.value_parts import JsonObject, JsonText
-from rune.server.auth import check_definition, check_right, requires
+from rune.server.auth import check_definition, check_right
 from rune.server.context import ServerContext
 from rune.server.live.feed import PendingEnd
-from rune.server.responses import ApiError, Reply, documented
+from rune.server.resource import Resource, example
+from rune.server.responses import Accepted, ApiError, Reply
 from rune.server.routing import (
     ID,
     PREFIX,
@@ -49,13 +49,11 @@ from rune.server.routing import (
     Server,
     WorkflowId,
     check_cursor,
-    example,
-    resource,
 )
 from rune.server.schemas.executions import error_view, execution_detail, execution_view, started
 from rune.server.views.value_parts import PartQuery, value_reply
 
-starts = resource("starts", route_class=FastRoute)
+starts = Resource("starts", route_class=FastRoute)
 
 MAX_LABELS = 64
 
@@ -82,7 +80,7 @@ PinnedOutlets = Annotated[
     dict[Id, Annotated[str, Field(min_length=1, max_length=200)]],
     Field(description="The outlets of pinned nodes that have outlets, by node."),
 ]
-executions = resource("executions")
+executions = Resource("executions")
 ID_BEGINNING = re.compile(r"x[0-9a-f]{3,40}")
 BATCH_SIZE = 200  # executions per read of a search
 MAX_SCANNED = 2_000  # executions per search
@@ -121,24 +119,24 @@ StartWait = Annotated[
 ]
 
 
-def accepted_reply(
-    accepted: ExecutionRecord, *, replayed: bool = False, execution: ExecutionDetail | None = None
-) -> Response:
-    """Respond with an execution that was accepted, by this request or by an earlier one with the same key."""
-    location = {"Location": f"{PREFIX}/executions/{accepted.id}"}
-    return Reply(
-        started(accepted, replayed=replayed, execution=execution), 200 if replayed else 202, location
-    )
+StartReply = Accepted[Started] | Reply[Started] | LateResponse
 
 
-@starts.post(
-    "/workflows/{workflow}/executions",
-    summary="Start a deployed workflow",
-    dependencies=[requires("run")],
-    response_model=Started,
-    status_code=202,
-    responses=documented(START_RESPONSES, Started),
-)
+def accepted_reply(accepted: ExecutionRecord, execution: ExecutionDetail | None = None) -> Accepted[Started]:
+    """Respond with an execution that was accepted by this request."""
+    return Accepted(started(accepted, replayed=False, execution=execution), _location(accepted))
+
+
+def _replayed_reply(accepted: ExecutionRecord, execution: ExecutionDetail | None = None) -> Reply[Started]:
+    """Respond with an execution that was accepted by an earlier request with the same key."""
+    return Reply(started(accepted, replayed=True, execution=execution), _location(accepted))
+
+
+def _location(accepted: ExecutionRecord) -> dict[str, str]:
+    return {"Location": f"{PREFIX}/executions/{accepted.id}"}
+
+
+@starts.post("/workflows/{workflow}/executions", requires="run", responses=START_RESPONSES)
 async def start_workflow(
     workflow: WorkflowId,
     body: Annotated[
@@ -154,20 +152,15 @@ async def start_workflow(
     caller: Caller,
     idempotency_key: IdempotencyKey = None,
     wait: StartWait = 0,
-) -> Response | LateResponse:
-    """Starts the given version, or the latest. With `wait`, responds when the execution has ended or the time is
+) -> StartReply:
+    """Start a deployed workflow.
+
+    Starts the given version, or the latest. With `wait`, responds when the execution has ended or the time is
     over."""
     return await _start(server, caller, workflow, body, idempotency_key, wait)
 
 
-@starts.post(
-    "/executions",
-    summary="Start a deployed workflow or a definition",
-    dependencies=[requires("run")],
-    response_model=Started,
-    status_code=202,
-    responses=documented(START_RESPONSES, Started),
-)
+@starts.post("/executions", requires="run", responses=START_RESPONSES)
 async def start_execution(
     body: Annotated[
         AnyStartBody, Body(openapi_examples=example({"workflow": "hello", "input": {"name": "World"}}))
@@ -176,8 +169,10 @@ async def start_execution(
     caller: Caller,
     idempotency_key: IdempotencyKey = None,
     wait: StartWait = 0,
-) -> Response | LateResponse:
-    """Requires either `workflow` or `definition`. With `wait`, responds when the execution has ended or the time is
+) -> StartReply:
+    """Start a deployed workflow or a definition.
+
+    Requires either `workflow` or `definition`. With `wait`, responds when the execution has ended or the time is
     over."""
     # Sending a definition amounts to editing one.
     if body.definition:
@@ -198,7 +193,7 @@ async def start_execution(
 
 async def _start(
     server: ServerContext, caller: Principal, workflow: str, body: StartBody, key: str | None, wait: float
-) -> Response | LateResponse:
+) -> StartReply:
     if not caller.sees(workflow):
         raise workflow_not_found(workflow, (), LATEST)
     if body.pins or body.outlets:  # amounts to another definition
@@ -223,11 +218,11 @@ def _start_options(body: StartBody, key: str | None, wait: float) -> tuple[Start
 
 async def _started(
     server: ServerContext, starting: Awaitable[ExecutionRecord], id: str | None, wait: float
-) -> Response | LateResponse:
+) -> StartReply:
     """Start an execution, and respond at once or, if that is wanted, after its end."""
     if not wait or id is None:
         accepted = await starting
-        return accepted_reply(accepted, replayed=id is not None and accepted.id != id)
+        return accepted_reply(accepted) if id in {None, accepted.id} else _replayed_reply(accepted)
     with ExitStack() as stack:
         pending = stack.enter_context(server.feeds.awaiting(id))
         accepted = await starting
@@ -238,15 +233,15 @@ async def _started(
 
 async def _ended(
     server: ServerContext, accepted: ExecutionRecord, pending: PendingEnd, wait: float, stack: ExitStack
-) -> Response:
+) -> Accepted[Started]:
     with stack:
         end = await pending.wait(wait)
     summary = await summary_of(server, accepted.id) if end is None else ended_summary(accepted, end)
-    return accepted_reply(accepted, execution=execution_detail(summary, accepted))
+    return accepted_reply(accepted, execution_detail(summary, accepted))
 
 
-async def _ended_before(server: ServerContext, accepted: ExecutionRecord, wait: float) -> Response:
-    return accepted_reply(accepted, replayed=True, execution=await _waited(server, accepted.id, wait))
+async def _ended_before(server: ServerContext, accepted: ExecutionRecord, wait: float) -> Reply[Started]:
+    return _replayed_reply(accepted, await _waited(server, accepted.id, wait))
 
 
 class ExecutionFilters(BaseModel):
@@ -321,18 +316,15 @@ class WaitQuery(QueryModel):
     ] = 0
 
 
-@executions.get(
-    "/executions",
-    summary="List executions, newest first",
-    dependencies=[requires("view")],
-    response_model=ExecutionPage,
-)
+@executions.get("/executions", requires="view")
 async def list_executions(
     query: Annotated[ExecutionQuery, Query()],
     server: Server,
     caller: Caller,
-) -> Response:
-    """A page may hold fewer than `limit` and still have a `next` cursor, because each request reads a limited
+) -> Reply[ExecutionPage]:
+    """List executions, newest first.
+
+    A page may hold fewer than `limit` and still have a `next` cursor, because each request reads a limited
     number."""
     wanted = await execution_filter(server, query, caller, query.created_after)
     if query.q is not None:
@@ -436,18 +428,15 @@ async def summary_of(server: ServerContext, execution: str) -> Summary:
     return found
 
 
-@executions.get(
-    "/executions/{execution}",
-    summary="Get an execution",
-    dependencies=[requires("view")],
-    response_model=ExecutionDetail,
-)
+@executions.get("/executions/{execution}", requires="view")
 async def get_execution(
     execution: ExecutionId,
     query: Annotated[WaitQuery, Query()],
     server: Server,
-) -> Response:
-    """With `wait`, responds when the execution has ended or the time is over."""
+) -> Reply[ExecutionDetail]:
+    """Get an execution.
+
+    With `wait`, responds when the execution has ended or the time is over."""
     if query.wait:
         return Reply(await _waited(server, execution, query.wait))
     summary, accepted = await asyncio.gather(summary_of(server, execution), server.reader.accepted(execution))
@@ -466,26 +455,22 @@ async def _waited(server: ServerContext, execution: str, seconds: float) -> Exec
     return execution_detail(summary, accepted)
 
 
-@executions.get(
-    "/executions/{execution}/document",
-    summary="Get an ended execution as one document",
-    dependencies=[requires("view")],
-)
-async def get_execution_document(execution: ExecutionId, server: Server, request: Request) -> Response:
-    """The document that `rune run --json` prints. Read long executions in pages instead."""
+@executions.get("/executions/{execution}/document", requires="view")
+async def get_execution_document(execution: ExecutionId, server: Server, request: Request) -> Reply[Any]:
+    """Get an ended execution as one document.
+
+    The document that `rune run --json` prints. Read long executions in pages instead."""
     async with server.reading.take(request):
         return Reply(await (await server.reader.history(execution)).document())
 
 
-@executions.get(
-    "/executions/{execution}/output",
-    summary="Get the output of an execution",
-    dependencies=[requires("view")],
-)
+@executions.get("/executions/{execution}/output", requires="view")
 async def get_execution_output(
     execution: ExecutionId, query: Annotated[PartQuery, Query()], server: Server
-) -> Response:
-    """The value of its output node, or the values of its leaf nodes; null unless it completed. With `pointer`, `depth`,
+) -> Reply[Any]:
+    """Get the output of an execution.
+
+    The value of its output node, or the values of its leaf nodes; null unless it completed. With `pointer`, `depth`,
     `offset` or `limit` a part of it, as a `ValuePart`; with `find` matches in it, as `ValueMatches`."""
     summary = await summary_of(server, execution)
     if summary.ended_at is None:
@@ -509,29 +494,24 @@ async def get_execution_output(
     return await value_reply(await server.values.get((summary.id, "output"), load), query)
 
 
-@executions.get(
-    "/executions/{execution}/input",
-    summary="Get the input of an execution",
-    dependencies=[requires("view")],
-)
+@executions.get("/executions/{execution}/input", requires="view")
 async def get_execution_input(
     execution: ExecutionId, query: Annotated[PartQuery, Query()], server: Server
-) -> Response:
-    """The start payload, a part of it as a `ValuePart`, or with `find` matches in it as `ValueMatches`."""
+) -> Reply[Any]:
+    """Get the input of an execution.
+
+    The start payload, a part of it as a `ValuePart`, or with `find` matches in it as `ValueMatches`."""
     load = partial(server.reader.start_payload, execution)
     if not query.wanted:
         return await value_reply(await load(), query)
     return await value_reply(await server.values.get((execution, "start"), load), query)
 
 
-@executions.get(
-    "/executions/{execution}/explain",
-    summary="Explain what an execution is waiting for",
-    dependencies=[requires("view")],
-    response_model=Explanation,
-)
-async def explain_execution(execution: ExecutionId, server: Server) -> Response:
-    """For each waiting node: which inputs arrived, were skipped or are missing, what it waits for and until when; and
+@executions.get("/executions/{execution}/explain", requires="view")
+async def explain_execution(execution: ExecutionId, server: Server) -> Reply[Explanation]:
+    """Explain what an execution is waiting for.
+
+    For each waiting node: which inputs arrived, were skipped or are missing, what it waits for and until when; and
     when the execution is late."""
     id = execution
     summary = await summary_of(server, id)

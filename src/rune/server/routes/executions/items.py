@@ -15,24 +15,13 @@ from rune.core.limits import LIMITS
 from rune.ports.clock import iso, moment
 from rune.runtime.queries.overview import MAX_BYTE, Items, Overview, Property, item_bytes, item_times, tally
 from rune.runtime.queries.scope_states import STATES, NodeState
-from rune.server.auth import requires
 from rune.server.context import ServerContext
+from rune.server.resource import Resource
 from rune.server.responses import ApiError, Reply
-from rune.server.routing import (
-    ExecutionId,
-    Id,
-    Item,
-    NodeId,
-    Omittable,
-    Page,
-    QueryModel,
-    Server,
-    offset,
-    resource,
-)
+from rune.server.routing import ExecutionId, Id, Item, NodeId, Omittable, Page, QueryModel, Server, offset
 from rune.server.views.node_runs import NodeRunNotFoundError, parse_scope
 
-items = resource("executions")
+items = Resource("executions")
 
 Code = Annotated[str, Field(min_length=1, max_length=200)]
 BYTES: dict[str, Any] = {
@@ -109,34 +98,27 @@ async def _select(
     return _Selected(overview, found, index)
 
 
-@items.get(
-    "/executions/{execution}/splits/{node}/items/packed",
-    summary="Get the items of a split as one byte each",
-    dependencies=[requires("view")],
-    response_class=Response,
-    responses={200: BYTES},
-)
+@items.get("/executions/{execution}/splits/{node}/items/packed", requires="view", responses={200: BYTES})
 async def pack_items(
     execution: ExecutionId, node: NodeId, query: Annotated[PackedQuery, Query()], server: Server
 ) -> Response:
-    """By state, a position in the `legend` of the facets; by code, its `byte` there; by attempts; or by duration: 1 +
+    """Get the items of a split as one byte each.
+
+    By state, a position in the `legend` of the facets; by code, its `byte` there; by attempts; or by duration: 1 +
     8 · log2(ms + 1), 0 if unknown. In the order of the items."""
     chosen = await _select(server, execution, node, query.lineage, query.node)
     found = chosen.bytes_by(query.by)[query.offset : query.offset + query.limit]
     headers = {"Rune-Items": str(chosen.items.count), "Rune-Number": str(chosen.overview.number)}
-    return Reply(found, 200, headers, media_type=b"application/octet-stream")
+    return Reply(found, headers, media_type=b"application/octet-stream")
 
 
-@items.get(
-    "/executions/{execution}/splits/{node}/items/facets",
-    summary="Count the items of a split",
-    dependencies=[requires("view")],
-    response_model=Facets,
-)
+@items.get("/executions/{execution}/splits/{node}/items/facets", requires="view")
 async def count_items(
     execution: ExecutionId, node: NodeId, query: Annotated[FacetQuery, Query()], server: Server
-) -> Response:
-    """By state and by error code, most frequent codes first; with `times=true` also the durations of the items and how
+) -> Reply[Facets]:
+    """Count the items of a split.
+
+    By state and by error code, most frequent codes first; with `times=true` also the durations of the items and how
     many were under way at a time."""
     chosen = await _select(server, execution, node, query.lineage, query.node)
     states, codes = tally(chosen.bytes_by("state")), tally(chosen.bytes_by("code"))
@@ -175,16 +157,13 @@ def _times(chosen: _Selected) -> ItemTimes | None:
     )
 
 
-@items.get(
-    "/executions/{execution}/splits/{node}/items",
-    summary="List the items of a split",
-    dependencies=[requires("view")],
-    response_model=SplitItemPage,
-)
+@items.get("/executions/{execution}/splits/{node}/items", requires="view")
 async def list_items(
     execution: ExecutionId, node: NodeId, query: Annotated[ItemQuery, Query()], server: Server
-) -> Response:
-    """In their order, with the states of the nodes in each."""
+) -> Reply[SplitItemPage]:
+    """List the items of a split.
+
+    In their order, with the states of the nodes in each."""
     start = offset(query.cursor)
     chosen = await _select(server, execution, node, query.lineage, query.node)
     states, codes = chosen.bytes_by("state"), chosen.bytes_by("code")

@@ -30,8 +30,9 @@ from rune.server.live.feed import (
 )
 from rune.server.live.fleet_feed import FleetFeed, FleetSubscription
 from rune.server.live.now import sse_now
-from rune.server.responses import ApiError, documented, problem_document, problem_response
-from rune.server.routing import ID, Caller, ExecutionId, LastEventId, QueryModel, Server, resource
+from rune.server.resource import Resource
+from rune.server.responses import ApiError, problem_document, problem_response
+from rune.server.routing import ID, Caller, ExecutionId, LastEventId, QueryModel, Server
 
 HEARTBEAT_S = 15.0
 STALL_TIMEOUT_S = 30.0  # a client that receives nothing for this long is disconnected
@@ -283,7 +284,7 @@ async def _socket_disconnected(socket: WebSocket) -> None:
         pass
 
 
-live = resource("live")
+live = Resource("live")
 _ID = re.compile(ID)
 
 STREAM: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
@@ -298,13 +299,8 @@ class StreamQuery(QueryModel):
 
 @live.get(
     "/executions/{execution}/events",
-    summary="Stream the events of an execution",
-    dependencies=[requires("view")],
-    response_class=Response,
-    responses={
-        200: STREAM,
-        **documented({204: "The execution has ended and all events were received."}),
-    },
+    requires="view",
+    responses={200: STREAM, 204: "The execution has ended and all events were received."},
 )
 async def follow_execution(
     execution: ExecutionId,
@@ -312,21 +308,19 @@ async def follow_execution(
     server: Server,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """Events are numbered without gaps. A client that reconnects with the last `id` receives each exactly once."""
+    """Stream the events of an execution.
+
+    Events are numbered without gaps. A client that reconnects with the last `id` receives each exactly once."""
     await server.reader.accepted(execution)
     after = _start_after(last_event_id, query.after)
     return EventStream(server.feeds, execution, after, outer=query.view == "rollup")
 
 
-@live.get(
-    "/events",
-    summary="Stream changes of all executions",
-    dependencies=[requires("view")],
-    response_class=Response,
-    responses={200: STREAM},
-)
+@live.get("/events", requires="view", responses={200: STREAM})
 async def follow_executions(server: Server, caller: Caller) -> Response:
-    """Sends an event when an execution starts, changes its status or ends. Earlier changes are not repeated; read the
+    """Stream changes of all executions.
+
+    Sends an event when an execution starts, changes its status or ends. Earlier changes are not repeated; read the
     list of executions."""
     return FleetStream(server.fleet, server.streams, caller)
 
@@ -363,7 +357,7 @@ class FleetStream(Response):
             self._fleet.leave(subscriber)
 
 
-@live.websocket("/executions/{execution}/events", dependencies=[requires("view")])
+@live.router.websocket("/executions/{execution}/events", dependencies=[requires("view")])
 async def follow_socket(socket: WebSocket, server: Server) -> None:
     """Sends the events of an execution over a WebSocket."""
     after, execution = socket.query_params.get("after", "0"), socket.path_params["execution"]

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from fastapi import Path, Query
 from pydantic import Field
 from starlette.requests import Request
-from starlette.responses import Response
 
 from rune.api.executions import EventPage
 from rune.api.graphs import GraphState
@@ -28,32 +27,21 @@ from rune.runtime.queries.reader import Attempt, AttemptReader, NodeLog
 from rune.runtime.queries.record import record_test
 from rune.runtime.queries.value_parts import JsonText
 from rune.runtime.value_cache import Cache
-from rune.server.auth import requires
 from rune.server.context import ServerContext
 from rune.server.live.feed import EncodedEvent
+from rune.server.resource import Resource
 from rune.server.responses import Reply
-from rune.server.routing import (
-    ExecutionId,
-    Id,
-    Item,
-    Limit,
-    NodeId,
-    Omittable,
-    Page,
-    QueryModel,
-    Server,
-    resource,
-)
+from rune.server.routing import ExecutionId, Id, Item, Limit, NodeId, Omittable, Page, QueryModel, Server
 from rune.server.schemas.executions import error_view, run_view
 from rune.server.views.graphs import graph_view, rollups_of
 from rune.server.views.node_runs import NodeRunFilter, NodeRunNotFoundError, parse_scope
 from rune.server.views.value_parts import RunPartQuery, value_reply
 
-runs = resource("executions")
+runs = Resource("executions")
 
 RunStatus = Literal["success", "failed", "skipped", "cancelled", "not_reached"]
 
-graphs = resource("executions")
+graphs = Resource("executions")
 
 RUNNING_TIMEOUT_S = 0.1  # for the reports of the workers; what arrives later is sent by the live stream
 
@@ -95,18 +83,15 @@ class EventQuery(QueryModel):
         return self.kind in (None, event.kind) and self.node in (None, event.node_id)
 
 
-@runs.get(
-    "/executions/{execution}/nodes",
-    summary="List node runs",
-    dependencies=[requires("view")],
-    response_model=RunPage,
-)
+@runs.get("/executions/{execution}/nodes", requires="view")
 async def list_node_runs(
     execution: ExecutionId,
     query: Annotated[RunQuery, Query()],
     server: Server,
-) -> Response:
-    """In the order they ended. `lineage` selects an item and everything inside it. Runs that had begun when the
+) -> Reply[RunPage]:
+    """List node runs.
+
+    In the order they ended. `lineage` selects an item and everything inside it. Runs that had begun when the
     execution failed, halted or was cancelled are `cancelled`; `status=not_reached` lists the nodes without a run."""
     found, following = await server.node_runs.page(
         execution,
@@ -117,18 +102,16 @@ async def list_node_runs(
     return Reply(RunPage(nodes=[run_view(each) for each in found], next=following))
 
 
-@runs.get(
-    "/executions/{execution}/nodes/{node}/output",
-    summary="Get the output of a node",
-    dependencies=[requires("view")],
-)
+@runs.get("/executions/{execution}/nodes/{node}/output", requires="view")
 async def get_node_output(
     execution: ExecutionId,
     node: NodeId,
     query: Annotated[RunPartQuery, Query()],
     server: Server,
-) -> Response:
-    """Whatever its size, in one lineage; null if the node has no output. With `pointer`, `depth`, `offset` or `limit` a
+) -> Reply[Any]:
+    """Get the output of a node.
+
+    Whatever its size, in one lineage; null if the node has no output. With `pointer`, `depth`, `offset` or `limit` a
     part of it, as a `ValuePart`; with `find` matches in it, as `ValueMatches`."""
 
     if not query.wanted:
@@ -142,18 +125,15 @@ async def get_node_output(
     return await value_reply(await server.values.get((id, "output", node, query.lineage), load), query)
 
 
-@runs.get(
-    "/executions/{execution}/history",
-    summary="List events",
-    dependencies=[requires("view")],
-    response_model=EventPage,
-)
+@runs.get("/executions/{execution}/history", requires="view")
 async def list_execution_history(
     execution: ExecutionId,
     query: Annotated[EventQuery, Query()],
     server: Server,
-) -> Response:
-    """The same events with the same numbers as in the live stream. With `before`, `kind` or `node` they are listed
+) -> Reply[EventPage]:
+    """List events.
+
+    The same events with the same numbers as in the live stream. With `before`, `kind` or `node` they are listed
     newest first, and `next` is the value of `before` for the next page. A page with a filter may have fewer events than
     `limit`, or none, and still a `next`: a request looks at 20,000 events at most."""
     async with server.feeds.subscribe(execution) as feed:
@@ -172,19 +152,16 @@ async def list_execution_history(
     return _event_page(found, found[-1].number if more else None)
 
 
-def _event_page(found: list[EncodedEvent], following: int | None) -> Response:
+def _event_page(found: list[EncodedEvent], following: int | None) -> Reply[EventPage]:
     body = b",".join(each.data for each in found)
     return Reply(b'{"events":[%b],"next":%b}' % (body, b"null" if following is None else b"%d" % following))
 
 
-@runs.get(
-    "/executions/{execution}/rollups",
-    summary="Get the roll-ups of the splits",
-    dependencies=[requires("view")],
-    response_model=RollupPage,
-)
-async def get_execution_rollups(execution: ExecutionId, server: Server) -> Response:
-    """Node counts by status, nodes per second and the first failures of each split."""
+@runs.get("/executions/{execution}/rollups", requires="view")
+async def get_execution_rollups(execution: ExecutionId, server: Server) -> Reply[RollupPage]:
+    """Get the roll-ups of the splits.
+
+    Node counts by status, nodes per second and the first failures of each split."""
     summary = await server.reader.execution(execution)
     if summary is not None and summary.ended_at is not None:
         return Reply(RollupPage(splits=rollups_of(await server.overviews.of(execution))))
@@ -199,16 +176,13 @@ class GraphQuery(QueryModel):
     at: Omittable[Annotated[int, Field(ge=1, le=2**53, description="Only events up to this number.")]] = None
 
 
-@graphs.get(
-    "/executions/{execution}/graph",
-    summary="Get the states of all nodes and edges",
-    dependencies=[requires("view")],
-    response_model=GraphState,
-)
+@graphs.get("/executions/{execution}/graph", requires="view")
 async def get_graph(
     execution: ExecutionId, query: Annotated[GraphQuery, Query()], server: Server, request: Request
-) -> Response:
-    """Now, with the nodes that workers run, or after event `at`. Nodes inside splits are counted by state; with
+) -> Reply[GraphState]:
+    """Get the states of all nodes and edges.
+
+    Now, with the nodes that workers run, or after event `at`. Nodes inside splits are counted by state; with
     `lineage` they have their state in that item. To follow an execution, read its graph once and then the events after
     `number`."""
     overviews = server.overviews
@@ -225,7 +199,7 @@ async def get_graph(
     return Reply(graph_view(overview, lineage, running.nodes))
 
 
-recording = resource("executions")
+recording = Resource("executions")
 
 
 class RecordQuery(QueryModel):
@@ -235,15 +209,13 @@ class RecordQuery(QueryModel):
     lineage: Omittable[Item] = None
 
 
-@recording.get(
-    "/executions/{execution}/test",
-    summary="Get an ended execution as a test",
-    dependencies=[requires("view")],
-)
+@recording.get("/executions/{execution}/test", requires="view")
 async def get_execution_test(
     execution: ExecutionId, query: Annotated[RecordQuery, Query()], server: Server, request: Request
-) -> Response:
-    """The test that `rune record` writes and `rune test` runs: the workflow, its input, mocks of nodes with effects,
+) -> Reply[Any]:
+    """Get an ended execution as a test.
+
+    The test that `rune record` writes and `rune test` runs: the workflow, its input, mocks of nodes with effects,
     and the outcome. With `node`, also the result of this node, inside of splits in the item `lineage`."""
     registry = server.engine.registry
     async with server.reading.take(request):
@@ -252,7 +224,7 @@ async def get_execution_test(
         )
 
 
-attempts = resource("executions")
+attempts = Resource("executions")
 
 MAX_SCANNED = 2_000  # facts per request
 INPUT_CACHE_BYTES = 32 * 1024 * 1024
@@ -278,19 +250,16 @@ async def _place(
     return reader, index, parse_scope(lineage, reader.plan)
 
 
-@attempts.get(
-    "/executions/{execution}/nodes/{node}/attempts",
-    summary="List the attempts of a node",
-    dependencies=[requires("view")],
-    response_model=AttemptList,
-)
+@attempts.get("/executions/{execution}/nodes/{node}/attempts", requires="view")
 async def list_attempts(
     execution: ExecutionId,
     node: NodeId,
     query: Annotated[LineageQuery, Query()],
     server: Server,
-) -> Response:
-    """In one lineage: when each attempt began and ended, its error, and the worker that ran it."""
+) -> Reply[AttemptList]:
+    """List the attempts of a node.
+
+    In one lineage: when each attempt began and ended, its error, and the worker that ran it."""
     reader, index, path = await _place(server, execution, node, query.lineage)
     running = await server.engine.live.running(execution) if reader.plan.nodes[index].pure is False else None
     found = await reader.attempts(index, path, running.nodes if running is not None else ())
@@ -303,32 +272,28 @@ async def list_attempts(
     )
 
 
-@attempts.get(
-    "/executions/{execution}/nodes/{node}/attempts/{attempt}/log",
-    summary="Get the log of an attempt",
-    dependencies=[requires("view")],
-    response_model=LogView,
-)
+@attempts.get("/executions/{execution}/nodes/{node}/attempts/{attempt}/log", requires="view")
 async def get_attempt_log(
     execution: ExecutionId,
     node: NodeId,
     attempt: AttemptNumber,
     query: Annotated[LineageQuery, Query()],
     server: Server,
-) -> Response:
-    """What the node logged in this attempt. While it runs, lines appear within about a second."""
+) -> Reply[LogView]:
+    """Get the log of an attempt.
+
+    What the node logged in this attempt. While it runs, lines appear within about a second."""
     reader, index, path = await _place(server, execution, node, query.lineage)
     return Reply(_log_view(await reader.log(index, path, attempt), reader.history, 0))
 
 
-@attempts.get(
-    "/executions/{execution}/logs",
-    summary="List the logs of an execution",
-    dependencies=[requires("view")],
-    response_model=NodeLogPage,
-)
-async def list_logs(execution: ExecutionId, query: Annotated[LogQuery, Query()], server: Server) -> Response:
-    """The logs of all attempts that have ended, in the order they ended. A page may hold fewer than `limit`, because
+@attempts.get("/executions/{execution}/logs", requires="view")
+async def list_logs(
+    execution: ExecutionId, query: Annotated[LogQuery, Query()], server: Server
+) -> Reply[NodeLogPage]:
+    """List the logs of an execution.
+
+    The logs of all attempts that have ended, in the order they ended. A page may hold fewer than `limit`, because
     each request scans a limited number of facts; follow `next`."""
     reader = await server.reader.attempts(execution)
     node = None if query.node is None else reader.plan.index.get(query.node, -1)
@@ -343,19 +308,16 @@ async def list_logs(execution: ExecutionId, query: Annotated[LogQuery, Query()],
     return Reply(NodeLogPage(logs=found, next=None))
 
 
-@attempts.get(
-    "/executions/{execution}/nodes/{node}/input",
-    summary="Get what a node was called with",
-    dependencies=[requires("view")],
-    response_model=InputView,
-)
+@attempts.get("/executions/{execution}/nodes/{node}/input", requires="view")
 async def get_run_input(
     execution: ExecutionId,
     node: NodeId,
     query: Annotated[RunPartQuery, Query()],
     server: Server,
-) -> Response:
-    """The payload and the resolved parameters in one lineage, with secrets redacted. They are not stored but computed
+) -> Reply[InputView]:
+    """Get what a node was called with.
+
+    The payload and the resolved parameters in one lineage, with secrets redacted. They are not stored but computed
     anew; an expression that the node evaluates itself for each element is shown as it is written. With `pointer`,
     `depth`, `offset` or `limit` a part of this document, as a `ValuePart`; with `find` matches in it, as
     `ValueMatches`."""
