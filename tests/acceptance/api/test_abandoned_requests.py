@@ -108,5 +108,6 @@ def test_aborted_upgrade_is_no_error_in_the_log(
 
     run(tmp_path, work, key=key)
 
-    errors = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
-    assert errors == []
+    # The watchdog reports a busy machine, which no client has caused.
+    records = [record for record in caplog.records if record.name != "rune.watchdog"]
+    assert [record.getMessage() for record in records if record.levelno >= logging.ERROR] == []
