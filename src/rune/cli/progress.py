@@ -352,7 +352,10 @@ class LiveProgress:
         from rich.console import Console  # noqa: PLC0415 - only a live display needs it
         from rich.live import Live  # noqa: PLC0415 - only a live display needs it
 
-        live = Live(console=Console(highlight=False), auto_refresh=False, transient=True)
+        # Frames go to the stream of this moment, and `sys.stdout` stays as it is: nodes replace it while they run, and a
+        # console that looked it up for each frame would find a stream that writes to the console.
+        console = Console(file=sys.stdout, highlight=False)
+        live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
         live.start()
         return live
 
