@@ -73,7 +73,7 @@ RuneError                              base of all errors that Rune raises on pu
 
 Outside of the tree are exceptions that callers never receive: `nodes.base.Interruption` (a BaseException, with
 `runtime.value_refs.ValueNotLoaded`), `nodes.io.llm_service.EventTooLongError`, `adapters.postgres.journal_writes`
-(MissingDefinitionError, IdBeingReleasedError), `ports.queue.LeftToOthersError`,
+(MissingDefinitionError, IdBeingReleasedError), `ports.journal.UnknownExecutionError`, `ports.queue.LeftToOthersError`,
 `adapters.rabbitmq.amqp.errors.ProtocolError` and private ones.
 """
 

@@ -26,6 +26,15 @@ from rune.ports.access import AppliedLimits
 Kind = Literal["start", "end"]
 
 
+class UnknownExecutionError(LookupError):
+    """Journal and state do not know the execution: it was never accepted, or was removed since. Callers never receive
+    it: services look for an execution first."""
+
+    def __init__(self, execution: str) -> None:
+        super().__init__(f"no execution has the id {execution}")
+        self.execution = execution
+
+
 class ExecutionEndedError(RuneError):
     """The execution has ended. Facts recorded afterwards are stored, marked as late, and have no consequences."""
 
@@ -210,7 +219,8 @@ class Journal(Protocol):
 
         If the first fact was recorded before, nothing is written and the stored fact is returned instead: the caller
         continues with what is stored. If only a later fact was recorded before, the first one is recorded alone.
-        ExecutionEndedError if the execution has ended; the facts are then stored as late ones.
+        ExecutionEndedError if the execution has ended; the facts are then stored as late ones. UnknownExecutionError if
+        it was not accepted or was removed.
         """
 
     async def record_all(

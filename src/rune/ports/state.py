@@ -86,7 +86,8 @@ class State(Protocol):
     """The state of all running executions. Every method is atomic.
 
     Methods that apply facts expect them in the journal already, and may be called again with the same fact: the
-    second call changes nothing.
+    second call changes nothing. A method that needs an execution which the journal does not have raises
+    UnknownExecutionError.
     """
 
     async def begin(self, execution: str) -> Applied:

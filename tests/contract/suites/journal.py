@@ -22,7 +22,7 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.stored_value import Inline, Large, Paged, Same
 from rune.core.execution.token import START
 from rune.core.execution.token import Path as Lineage
-from rune.ports.journal import ExecutionEndedError
+from rune.ports.journal import ExecutionEndedError, UnknownExecutionError
 from rune.ports.queries import ExecutionFilter
 from tests.contract.suites.children import ChildContract
 from tests.contract.suites.dead_letters import DeadLetterContract
@@ -51,6 +51,13 @@ class JournalContract(StartContract, ChildContract, DeadLetterContract):
             first, twin = result(1), result(1)
             assert (await journal.record("x", [first]))[0] is first
             assert (await journal.record("x", [twin]))[0] is not twin
+
+    @async_test
+    async def test_fact_of_unknown_execution_is_refused(self, tmp_path: Path) -> None:
+        async with self.make_journal(tmp_path) as journal:
+            with pytest.raises(UnknownExecutionError) as refused:
+                await journal.record("unknown", [result(1)])
+            assert refused.value.execution == "unknown"
 
     @async_test
     async def test_concurrent_writers_of_one_fact_have_one_winner(self, tmp_path: Path) -> None:

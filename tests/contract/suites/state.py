@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.outcome import Suspend
 from rune.core.execution.token import START, Token, TokenPurpose
+from rune.ports.journal import UnknownExecutionError
 from rune.testing.harness import VirtualClock
 from tests.contract.suites.chunks import ChunkContract
 from tests.contract.suites.concurrency import ConcurrencyContract
@@ -33,6 +35,13 @@ class StateContract(SignalContract, PauseContract, ConcurrencyContract, Successo
             applied = await driver.accept()
             assert {token.node for token in applied.emitted} == {driver.node("a"), driver.node("b")}
             assert (await driver.state.begin("x")).emitted == ()
+
+    @async_test
+    async def test_unknown_execution_is_refused(self, tmp_path: Path) -> None:
+        async with self.driver(tmp_path, joined()) as driver:
+            with pytest.raises(UnknownExecutionError) as refused:
+                await driver.state.begin("unknown")
+            assert refused.value.execution == "unknown"
 
     @async_test
     async def test_claim_of_completed_token_returns_done(self, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from rune.adapters.postgres.journal_writes import _fact_arguments as run_argumen
 from rune.adapters.postgres.journal_writes import _start_arguments as start_arguments
 from rune.adapters.postgres.stores import PostgresStores, postgres
 from rune.core.execution.fact import EffectStarted, ExecutionEnded, Fact, NodeResult, SignalReceived
-from rune.ports.journal import ExecutionEndedError, StoreUnavailableError
+from rune.ports.journal import ExecutionEndedError, StoreUnavailableError, UnknownExecutionError
 from rune.ports.workflows import WorkflowNotFoundError
 from tests.contract.suites.records import child_record, execution_record, result
 from tests.support.async_test import async_test
@@ -282,7 +282,7 @@ class TestRefusals:
                 journal.record("x", [result(2)]),
                 return_exceptions=True,
             )
-            assert isinstance(answers[1], KeyError)
+            assert isinstance(answers[1], UnknownExecutionError)
             assert len(await journal.facts("x")) == 2
 
 

@@ -40,6 +40,7 @@ from rune.ports.journal import (
     Parent,
     StoreUnavailableError,
     TokenEndedError,
+    UnknownExecutionError,
     dead_letter_code,
     key_conflict,
 )
@@ -531,7 +532,7 @@ def _fact_result(run: FactRun, row: Row | None) -> Sequence[Fact] | BaseExceptio
         return run.facts
     match row["verdict"]:
         case "unknown":
-            return KeyError(run.execution)
+            return UnknownExecutionError(run.execution)
         case "stored":
             return [decode_fact(row["answer"])]
         case "ended":

@@ -35,7 +35,7 @@ from rune.core.execution.retry import retry_due
 from rune.core.execution.routing import activate_edges
 from rune.core.execution.token import ROOT, START, Arrived, Path, Ref, Token, TokenPurpose, token_name
 from rune.core.plan.model import NodePlan, Plan
-from rune.ports.journal import ExecutionRecord, Journal
+from rune.ports.journal import ExecutionRecord, Journal, UnknownExecutionError
 
 PARTITIONS = 16
 MAX_CACHED_NAMES = 4_096
@@ -462,7 +462,7 @@ class ExecutionCache:
         self._instructions: OrderedDict[str, EncodedPlan] = OrderedDict()
 
     async def of(self, execution: str) -> CachedExecution:
-        """Return an execution; raise KeyError if it was never accepted."""
+        """Return an execution; raise UnknownExecutionError if it was never accepted."""
         found = self._known.get(execution)
         if found is not None:
             return found
@@ -471,17 +471,17 @@ class ExecutionCache:
             return self.add(*loaded)
         accepted = await self._journal.accepted(execution)
         if accepted is None:
-            raise KeyError(execution)
+            raise UnknownExecutionError(execution)
         return self.add(accepted, await self._plans(accepted.hash))
 
     async def accepted(self, execution: str) -> ExecutionRecord:
-        """Return the record of an execution, whose node types this process may lack; raise KeyError if it was never
-        accepted."""
+        """Return the record of an execution, whose node types this process may lack; raise UnknownExecutionError if it
+        was never accepted."""
         if execution in self._known or self._find(execution) is not None:
             return (await self.of(execution)).accepted
         accepted = await self._journal.accepted(execution)
         if accepted is None:
-            raise KeyError(execution)
+            raise UnknownExecutionError(execution)
         return accepted
 
     def add(self, accepted: ExecutionRecord, plan: Plan) -> CachedExecution:

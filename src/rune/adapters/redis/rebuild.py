@@ -34,7 +34,7 @@ from rune.core.execution.fold import due_after_loss, fold
 from rune.core.execution.state import State
 from rune.core.execution.token import ROOT, Path, Token, TokenPurpose
 from rune.core.execution.transition import start_execution
-from rune.ports.journal import Journal, StoredFact, StoreUnavailableError
+from rune.ports.journal import Journal, StoredFact, StoreUnavailableError, UnknownExecutionError
 from rune.ports.state import LEASE_MS, Applied
 
 REBUILD_LEASE_MS = 6_000
@@ -209,7 +209,7 @@ class StateRebuilder:
         stored = await self._facts(execution)
         # The record may be the copy of a stream entry, and the execution removed from the journal since.
         if not stored and await self._journal.accepted(execution) is None:
-            raise KeyError(execution)
+            raise UnknownExecutionError(execution)
         # An execution without facts is activated, not rebuilt.
         self.rebuilds += bool(stored)
         while True:

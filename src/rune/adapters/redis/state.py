@@ -52,7 +52,7 @@ from rune.core.execution.state import State
 from rune.core.execution.token import Path, Token, TokenPurpose
 from rune.core.plan.model import Plan
 from rune.ports.clock import Clock
-from rune.ports.journal import ExecutionRecord, Journal, StoreUnavailableError
+from rune.ports.journal import ExecutionRecord, Journal, StoreUnavailableError, UnknownExecutionError
 from rune.ports.state import Applied, Claim, DueTimer, Fence, KeptToken, Listener
 
 log = logging.getLogger("rune.state")
@@ -440,7 +440,7 @@ class RedisState:
                 retried = await self._run_rebuilding(
                     cached, lambda: self.run("claim", execution, argument), again=True
                 )
-            except KeyError:
+            except UnknownExecutionError:
                 # The execution was removed from the journal after its token was sent.
                 return Claim("void", token, await self.now())
             if isinstance(retried, Applied):
@@ -511,7 +511,7 @@ class RedisState:
         try:
             # The rebuild grants the lease again, because its claim is in the journal.
             await self._rebuilder.load(await self._executions.of(execution), left_to_sweeper=True)
-        except KeyError:
+        except UnknownExecutionError:
             return False
         return bool(await self.run("renew", execution, *lease) > 0)
 
@@ -783,7 +783,7 @@ class RedisState:
             return await self._fire(execution, limit)
         except StoreUnavailableError:
             raise
-        except KeyError:
+        except UnknownExecutionError:
             # The execution was removed from the journal.
             await self.run("end", execution)
         except Exception as error:
@@ -860,7 +860,7 @@ class RedisState:
             return await self._sweep(execution, tokens)
         except StoreUnavailableError:
             raise
-        except KeyError:
+        except UnknownExecutionError:
             # The execution was removed from the journal.
             await self.run("end", execution)
         except Exception as error:

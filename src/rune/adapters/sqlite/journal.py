@@ -40,6 +40,7 @@ from rune.ports.journal import (
     StoredFact,
     StoreUnavailableError,
     TokenEndedError,
+    UnknownExecutionError,
     key_conflict,
 )
 
@@ -445,7 +446,7 @@ class SqliteJournal:
                 "SELECT n, end FROM execution WHERE id = ?", (execution,)
             ).fetchone()
             if row is None:
-                raise KeyError(execution)
+                raise UnknownExecutionError(execution)
             number = self._cache_number(execution, *row)
         return number
 

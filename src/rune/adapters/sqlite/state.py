@@ -44,7 +44,7 @@ from rune.core.execution.token import Path, Token, TokenPurpose
 from rune.core.execution.transition import apply, start_execution
 from rune.core.plan.model import Plan
 from rune.ports.clock import Clock
-from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError
+from rune.ports.journal import ExecutionRecord, StoredFact, StoreUnavailableError, UnknownExecutionError
 from rune.ports.state import LEASE_MS, Applied, Claim, DueTimer, Fence, KeptToken, Listener
 
 log = logging.getLogger("rune.state")
@@ -120,7 +120,7 @@ class SqliteState:
             return running, None
         accepted = await self._journal.accepted(execution)
         if accepted is None:
-            raise KeyError(execution)
+            raise UnknownExecutionError(execution)
         plan = await self._plans(accepted.hash)
         stored = await self._journal.facts(execution, limit=MAX_INLINE_FACTS + 1)
         running = self._running.get(execution)

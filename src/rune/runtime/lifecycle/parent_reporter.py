@@ -16,6 +16,7 @@ from rune.ports.journal import (
     ExecutionRecord,
     Journal,
     Parent,
+    UnknownExecutionError,
 )
 from rune.runtime import failpoint
 from rune.runtime.execution_data import ExecutionData
@@ -60,6 +61,6 @@ class ParentReporter:
         signal = SignalReceived(end.at, child.id, f"{CHILD_SIGNAL}{child.id}", parent.path, stored)
         try:
             await self._signals.deliver(parent.execution, signal)
-        except (ExecutionEndedError, KeyError):
+        except (ExecutionEndedError, UnknownExecutionError):
             log.debug("%s ended after its parent", child.id)
         await self._journal.mark_reported(child.id)

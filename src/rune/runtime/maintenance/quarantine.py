@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from rune.errors import RuneError
-from rune.ports.journal import StoreUnavailableError
+from rune.ports.journal import StoreUnavailableError, UnknownExecutionError
 from rune.ports.processes import BlockMarks
 
 log = logging.getLogger("rune.quarantine")
@@ -98,7 +98,7 @@ class Quarantine:
                 await self._pause(execution, reason)
             except StoreUnavailableError:
                 raise
-            except (RuneError, KeyError) as error:
+            except (RuneError, UnknownExecutionError) as error:
                 log.warning("%s cannot be quarantined: %s", execution, error)
                 await self._marks.forget(execution)
                 return

@@ -23,7 +23,7 @@ from rune.core.execution.decision import FinishExecution
 from rune.core.execution.outcome import Error
 from rune.errors import RuneError
 from rune.nodes.endings import is_running
-from rune.ports.journal import NewerFormatError, StoreUnavailableError
+from rune.ports.journal import NewerFormatError, StoreUnavailableError, UnknownExecutionError
 from rune.ports.processes import ProcessRegistry
 from rune.ports.queue import Delivery
 from rune.ports.state import Claim, KeptToken
@@ -286,9 +286,8 @@ class Worker:
         except StoreUnavailableError as error:
             log.warning("store unavailable, %s is ended later: %s", delivery.execution, error.message)
             await self._requeue(delivery, STORE_RETRY_DELAY_S)
-        except KeyError:
-            message = f"no execution has the id {delivery.execution}"
-            await self._dead_letter(delivery, "UNKNOWN_EXECUTION", message)
+        except UnknownExecutionError as error:
+            await self._dead_letter(delivery, "UNKNOWN_EXECUTION", str(error))
         except Exception:
             # The scheduler resends the token.
             log.exception("%s could not be ended", delivery.execution)
