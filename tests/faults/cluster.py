@@ -460,7 +460,10 @@ ELSEWHERE: dict[str, Fault] = {
     ),
     "sent-record": fault(
         "tests/integration/cluster/test_sent_records.py::test_first_token_of_removed_execution_restores_nothing",
-        edit("rune.adapters.redis.rebuild:StateRebuilder._install", ("raise UnknownExecutionError(execution)", "pass")),
+        edit(
+            "rune.adapters.redis.rebuild:StateRebuilder._install",
+            ("raise UnknownExecutionError(execution)", "pass"),
+        ),
     ),
 }
 """Faults of tests in other folders."""

@@ -10,7 +10,7 @@ one transaction.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -24,6 +24,9 @@ from rune.errors import RuneError
 from rune.ports.access import AppliedLimits
 
 Kind = Literal["start", "end"]
+
+AnyFact = TypeVar("AnyFact", bound=Fact)
+"""The stored fact has the key of the recorded one and so its type: what is recorded is returned."""
 
 
 class UnknownExecutionError(LookupError):
@@ -213,7 +216,9 @@ class Journal(Protocol):
     async def accepted(self, execution: str) -> ExecutionRecord | None:
         """Return an execution as it was accepted; None if it is unknown. NewerFormatError if it cannot be read."""
 
-    async def record(self, execution: str, facts: Sequence[Fact], *, hooked: bool = False) -> Sequence[Fact]:
+    async def record(
+        self, execution: str, facts: Sequence[AnyFact], *, hooked: bool = False
+    ) -> Sequence[AnyFact]:
         """Record facts in one transaction and return them. Durable when this returns. An end as failed or halted, and
         another one with `hooked`, is recorded together with a row of its hook, and so is that it is late.
 
@@ -224,8 +229,8 @@ class Journal(Protocol):
         """
 
     async def record_all(
-        self, execution: str, runs: Sequence[Sequence[Fact]]
-    ) -> list[Sequence[Fact] | BaseException]:
+        self, execution: str, runs: Sequence[Sequence[AnyFact]]
+    ) -> list[Sequence[AnyFact] | BaseException]:
         """Record the facts of several runs of an execution together; return for each what `record` returns or raises.
         A run whose first fact was recorded before does not keep the others from being recorded."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rune.core.execution.fact import ExecutionEnded
+from rune.core.execution.fact import ExecutionEnded, Fact
 from rune.core.execution.outcome import Error
 from rune.ports.journal import DeadLetter, ExecutionEndedError, Journal
 from tests.contract.suites.records import WRITERS, JournalContractBase, execution_record, result
@@ -80,7 +80,8 @@ class DeadLetterContract(JournalContractBase):
     async def test_end_recorded_with_other_facts_creates_dead_letter(self, tmp_path: Path) -> None:
         async with self.make_journal(tmp_path) as journal:
             await journal.accept(execution_record())
-            await journal.record("x", [result(1), ExecutionEnded(3, "failed", Error("WORKER_CRASH", ""))])
+            facts: list[Fact] = [result(1), ExecutionEnded(3, "failed", Error("WORKER_CRASH", ""))]
+            await journal.record("x", facts)
             (letter,) = await journal.dead_letters(10)
             assert (letter.execution, letter.code, letter.node) == ("x", "WORKER_CRASH", "")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rune.core.definition.model import HookHandler
-from rune.core.execution.fact import ExecutionEnded, ExecutionLate
+from rune.core.execution.fact import ExecutionEnded, ExecutionLate, Fact
 from rune.core.execution.outcome import Error
 from rune.ports.journal import ExecutionEndedError, HandlerDefaults, HookStore, Journal
 from tests.contract.suites.records import execution_record, result
@@ -61,11 +61,8 @@ class HookContract:
     async def test_end_after_other_facts_of_its_run_has_row(self, tmp_path: Path) -> None:
         async with self.make_hooks(tmp_path) as (journal, hooks):
             await journal.accept(execution_record("a"))
-            first, second = result(1), result(2)
-            await asyncio.gather(
-                journal.record("a", [first]),
-                journal.record("a", [second, ExecutionEnded(3, "failed", FAILURE)]),
-            )
+            last: list[Fact] = [result(2), ExecutionEnded(3, "failed", FAILURE)]
+            await asyncio.gather(journal.record("a", [result(1)]), journal.record("a", last))
             assert [each.execution for each in await hooks.take(10)] == ["a"]
 
     @async_test

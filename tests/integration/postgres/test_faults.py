@@ -219,9 +219,8 @@ class TestUnavailable:
         async with postgres(dsn_of(tmp_path)) as found:
             await found.journal.accept(execution_record())
             pending = [asyncio.create_task(found.journal.record("x", [result(node)])) for node in range(600)]
-            ending = asyncio.create_task(
-                found.journal.record("x", [result(1000), ExecutionEnded(3, "completed")])
-            )
+            last: list[Fact] = [result(1000), ExecutionEnded(3, "completed")]
+            ending = asyncio.create_task(found.journal.record("x", last))
             await asyncio.gather(found.journal.accepted("x"))
         await asyncio.gather(*pending, ending, return_exceptions=True)
         async with postgres(dsn_of(tmp_path)) as found:

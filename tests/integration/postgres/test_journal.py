@@ -315,7 +315,8 @@ class TestLostAnswers:
             await journal.accept(execution_record())
             proxy.cut()
             end = ExecutionEnded(3, "completed")
-            assert (await journal.record("x", [result(1), end]))[1] is end
+            facts: list[Fact] = [result(1), end]
+            assert (await journal.record("x", facts))[1] is end
             assert proxy.cuts == 1
             assert len(await journal.facts("x")) == 2
             server().sql("UPDATE outbox SET until = 0 WHERE kind = 'end'", database_of(tmp_path))

@@ -8,7 +8,7 @@ import pytest
 
 from rune.adapters.postgres.journal import RunningExecution
 from rune.adapters.postgres.stores import postgres
-from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeSuspended, PauseChanged
+from rune.core.execution.fact import AttemptFailed, ExecutionEnded, Fact, NodeSuspended, PauseChanged
 from rune.core.execution.outcome import Error
 from rune.ports.retention import Rule
 from tests.contract.suites.records import execution_record, result
@@ -39,7 +39,8 @@ class TestJournalTables:
             await journal.record("e", [AttemptFailed(1, (), 200, 2, Error("E", ""))])
             await journal.record("f", [NodeSuspended(1, (), 2, due=500)])
             await journal.record("f", [ExecutionEnded(3, "cancelled")])
-            await journal.record("g", [NodeSuspended(1, (), 2, signal="go"), PauseChanged(3, 1, True)])
+            paused: list[Fact] = [NodeSuspended(1, (), 2, signal="go"), PauseChanged(3, 1, True)]
+            await journal.record("g", paused)
             due = {"a": None, "b": 300, "c": None, "d": 90, "e": 200, "g": None}
             assert await journal.running() == [RunningExecution(*each) for each in due.items()]
             assert [each.id for each in await journal.running("b", 2)] == ["c", "d"]

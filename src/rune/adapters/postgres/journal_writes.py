@@ -13,7 +13,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -33,6 +33,7 @@ from rune.core.execution.fact import (
 )
 from rune.ports.access import FULL, RATE, RUNNING, AppliedLimits, start_limit_error
 from rune.ports.journal import (
+    AnyFact,
     ExecutionEndedError,
     ExecutionRecord,
     ExecutionRemovedError,
@@ -405,7 +406,9 @@ class FactWriter:
         """Terminal rows written last by this process; its finisher reads each of them once."""
         self._statement = query("record")
 
-    async def record(self, execution: str, facts: Sequence[Fact], *, hooked: bool = False) -> Sequence[Fact]:
+    async def record(
+        self, execution: str, facts: Sequence[AnyFact], *, hooked: bool = False
+    ) -> Sequence[AnyFact]:
         """Write a run of facts and return the facts that are stored. If the store becomes unavailable, the run may or
         may not have been written; a retry with the same fact object recognises its own rows."""
         run = self._run(execution, facts, hooked=hooked)
@@ -416,18 +419,18 @@ class FactWriter:
             raise
         if run.ending is not None and stored[-1] is run.ending:
             self._remember_end(execution, run.ending)
-        return stored
+        return cast("Sequence[AnyFact]", stored)
 
     async def record_all(
-        self, execution: str, runs: Sequence[Sequence[Fact]]
-    ) -> list[Sequence[Fact] | BaseException]:
+        self, execution: str, runs: Sequence[Sequence[AnyFact]]
+    ) -> list[Sequence[AnyFact] | BaseException]:
         """Write several runs, none of which ends the execution; the batches write them together."""
         fact_runs = [self._run(execution, facts) for facts in runs]
         answers = await asyncio.gather(*map(self._batches.submit, fact_runs), return_exceptions=True)
         for run, answer in zip(fact_runs, answers, strict=True):
             if isinstance(answer, StoreUnavailableError):
                 self._remember_mark(run.facts[0], run.mark)
-        return answers
+        return cast("list[Sequence[AnyFact] | BaseException]", answers)
 
     def _run(self, execution: str, facts: Sequence[Fact], *, hooked: bool = False) -> FactRun:
         entry = self._unconfirmed.pop(id(facts[0]), None)

@@ -7,7 +7,7 @@ import itertools
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -31,6 +31,7 @@ from rune.core.execution.token import Path
 from rune.ports.access import AppliedLimits, StartLimitError
 from rune.ports.clock import Clock
 from rune.ports.journal import (
+    AnyFact,
     DeadLetter,
     ExecutionEndedError,
     ExecutionRecord,
@@ -199,12 +200,14 @@ class SqliteJournal:
         self._cache_number(execution, row[0], row[2])
         return decode_record(row[1])
 
-    async def record(self, execution: str, facts: Sequence[Fact], *, hooked: bool = False) -> Sequence[Fact]:
+    async def record(
+        self, execution: str, facts: Sequence[AnyFact], *, hooked: bool = False
+    ) -> Sequence[AnyFact]:
         number = self._number(execution)
         ended = self._ended.get(execution)
         if ended is not None and execution not in self._final:
             ended = await self._wait_for_end(execution, number)
-        last = facts[-1]
+        last: Fact = facts[-1]
         if ended is not None and type(last) is ExecutionEnded:
             raise ExecutionEndedError(ended)
         if ended is None and type(last) is ExecutionEnded:
@@ -247,8 +250,8 @@ class SqliteJournal:
         write.terms = run_terms(facts)
 
     async def record_all(
-        self, execution: str, runs: Sequence[Sequence[Fact]]
-    ) -> list[Sequence[Fact] | BaseException]:
+        self, execution: str, runs: Sequence[Sequence[AnyFact]]
+    ) -> list[Sequence[AnyFact] | BaseException]:
         number = self._number(execution)
         if execution not in self._ended:
             facts = [fact for run in runs for fact in run]
@@ -279,7 +282,9 @@ class SqliteJournal:
         if self._ended.get(execution) is last:
             del self._ended[execution]
 
-    async def _stored_or_retry(self, execution: str, number: int, facts: Sequence[Fact]) -> Sequence[Fact]:
+    async def _stored_or_retry(
+        self, execution: str, number: int, facts: Sequence[AnyFact]
+    ) -> Sequence[AnyFact]:
         """Return the stored version of the first fact. If only a later fact was stored before, record the first one
         alone."""
         kind, node, path, index = fact_columns(facts[0])
@@ -289,7 +294,7 @@ class SqliteJournal:
         ).fetchone()
         if row is None:
             return await self.record(execution, facts[:1])
-        return [decode_fact(row[0])]
+        return [cast("AnyFact", decode_fact(row[0]))]
 
     async def facts(self, execution: str, after: int = 0, limit: int | None = None) -> list[StoredFact]:
         # To read all facts, reading along the primary key and sorting takes half the time.

@@ -10,7 +10,7 @@ import logging
 
 from rune.core.definition.model import Settings
 from rune.core.execution.decision import FinishExecution
-from rune.core.execution.fact import ExecutionEnded, ExecutionStarted, Fact
+from rune.core.execution.fact import ExecutionEnded, ExecutionStarted
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
 from rune.errors import RuneError
@@ -102,7 +102,7 @@ class Finisher:
     ) -> ExecutionEnded:
         # crash here: the finish timer fires, armed by the commit that brought the count of live tokens to zero
         failpoint.hit("ending")
-        stored: Fact | None = await self._journal.end(execution)
+        stored = await self._journal.end(execution)
         failed_items = finish.failed_items
         if stored is None and not counted:
             failed_items = await self._count_failed_items(execution, now)
@@ -114,7 +114,6 @@ class Finisher:
             except ExecutionEndedError as ended:
                 stored = ended.end
         failpoint.hit("ended")
-        assert isinstance(stored, ExecutionEnded)
         if stored is end:
             await self._count_end(execution, end)
         return stored

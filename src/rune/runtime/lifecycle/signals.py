@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rune.core.execution.fact import Fact, SignalReceived
+from rune.core.execution.fact import SignalReceived
 from rune.ports.journal import (
     Journal,
 )
@@ -24,11 +24,9 @@ class SignalDelivery:
     async def deliver(self, execution: str, signal: SignalReceived) -> tuple[SignalReceived, bool]:
         """Record a signal, apply it to the state and send the tokens it resumes. Return the signal as stored under its
         id, and whether it resumed a node. Raise ExecutionEndedError if the execution has ended."""
-        stored: Fact
         (stored,) = await self._journal.record(execution, [signal])
         # crash here: the row is stored together with a mark that the state has to be updated
         failpoint.hit("signalled")
-        assert isinstance(stored, SignalReceived)
         # Before the state changes: a repeated delivery emits no tokens, so nothing may fail between change and send.
         data = await self._data_cache.get(execution)
         applied = await self._state.signal(execution, stored)

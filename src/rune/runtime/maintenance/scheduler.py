@@ -135,7 +135,6 @@ class Scheduler:
             return
         # crash here: the timer fires again, and a rebuilt state finds the fact
         failpoint.hit("late")
-        assert isinstance(fact, ExecutionLate)
         applied = await self._state.control(due.execution, fact)
         await self._queue.send(due.execution, applied.emitted, due.priority)
 

@@ -373,10 +373,8 @@ class ExecutionService:
             if is_paused is paused:
                 return False
             mine = PauseChanged(self._clock.now(), number + 1, paused, reason)
-            stored: Fact
             (stored,) = await self._journal.record(execution, [mine])
             failpoint.hit("controlled")  # crash here: the pause is recorded; the next rebuild applies it
-            assert isinstance(stored, PauseChanged)
             applied = await self._state.control(execution, stored)
             await self._queue.send(execution, applied.emitted, accepted.priority)
             if stored is mine:

@@ -22,7 +22,6 @@ from rune.core.execution.fact import (
     AttemptFailed,
     EffectStarted,
     ExecutionEnded,
-    Fact,
     NodeResult,
     NodeSuspended,
     RaceWinner,
@@ -360,7 +359,6 @@ class Executor:
         proposed = RaceWinner(token.node, token.path, now, token.arrived, token.payload, token.error)
         (winner,) = await self._journal.record(data.accepted.id, [proposed])
         failpoint.hit("chosen")
-        assert isinstance(winner, RaceWinner)
         applied = await self._state.apply(data.accepted.id, [decision_for_fact(data.plan, winner)])
         await self._queue.send(data.accepted.id, applied.emitted, data.accepted.priority)
         return replace(token, arrived=winner.arrived, payload=winner.payload, error=winner.error)
@@ -404,7 +402,7 @@ class Executor:
     ) -> list[Decision]:
         """Record the facts of the run. If another holder recorded the first fact, drop the run and use that fact. With
         `may_end`, no token is known to follow the run."""
-        facts: list[Fact] = [each.fact for each in run.decisions if each.fact is not None]
+        facts = [each.fact for each in run.decisions if each.fact is not None]
         if not facts:
             return run.decisions
         stored = await self._record_with_retry(data, run, facts, claim, may_end=may_end)
@@ -412,8 +410,8 @@ class Executor:
             fact = stored[0]
             assert not isinstance(fact, ExecutionEnded)
             self._instrumentation.duplicate_result()
-            self._instrumentation.outcome_found(data.accepted, data.plan, claim.token, fact)  # type: ignore[arg-type]
-            return [decision_for_fact(data.plan, fact)]  # type: ignore[arg-type]
+            self._instrumentation.outcome_found(data.accepted, data.plan, claim.token, fact)
+            return [decision_for_fact(data.plan, fact)]
         for fact in facts:
             if type(fact) is NodeResult:
                 data.cache_result(fact)
@@ -422,8 +420,8 @@ class Executor:
         return run.decisions
 
     async def _record_with_retry(
-        self, data: ExecutionData, run: InlineRun, facts: list[Fact], claim: Claim, *, may_end: bool
-    ) -> Sequence[Fact]:
+        self, data: ExecutionData, run: InlineRun, facts: list[TokenFact], claim: Claim, *, may_end: bool
+    ) -> Sequence[TokenFact | ExecutionEnded]:
         """Record the facts, together with the end of the execution where it is certain. While the journal is
         unavailable the worker keeps the result and the lease, so that an effect does not run again."""
         while True:

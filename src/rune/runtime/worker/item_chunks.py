@@ -17,7 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from rune.core.execution.decision import Decision
-from rune.core.execution.fact import Fact, NodeResult
+from rune.core.execution.fact import NodeResult
 from rune.core.execution.inline_run import MAX_INLINE_RESULTS, InlineRun, pure_items
 from rune.core.execution.outcome import Output
 from rune.core.execution.step import step
@@ -74,8 +74,8 @@ class ItemRun:
     def decisions(self) -> list[Decision]:
         return self.run.decisions
 
-    def facts(self) -> list[Fact]:
-        return [each.fact for each in self.run.decisions if each.fact is not None]
+    def facts(self) -> list[NodeResult]:
+        return [each.fact for each in self.run.decisions if type(each.fact) is NodeResult]
 
 
 class ItemChunks:
@@ -289,7 +289,7 @@ class ItemChunks:
                 continue
             recorded.append(run)
             for fact in run_facts:
-                data.cache_result(fact)  # type: ignore[arg-type]
+                data.cache_result(fact)
             self._report(data, run)
         return recorded
 
