@@ -67,9 +67,16 @@ class RedisCluster:
         """Return the state of one more process."""
         stores = RedisStores(self._url, prefix=self.prefix)
         self._stores.append(stores)
-        queue = stores.queue(f"worker-{len(self._stores)}") if streams else None
+        confirmations = stores.confirmations()
+        queue = None
+        if streams:
+            queue = stores.queue(f"worker-{len(self._stores)}", on_sent=confirmations.add)
         return stores.state(
-            self.journal, self._plan, queue=queue, running_executions=self._running_executions
+            self.journal,
+            self._plan,
+            queue=queue,
+            running_executions=self._running_executions,
+            confirmations=confirmations,
         )
 
     async def _plan(self, hash: str) -> Plan:

@@ -50,7 +50,7 @@ from rune.adapters.redis.client import check_identity, library, load_functions
 from rune.adapters.redis.cluster import open_client
 from rune.adapters.redis.encoding import PARTITIONS, KeySpace
 from rune.adapters.redis.queue import RedisQueue
-from rune.adapters.redis.state import RedisState
+from rune.adapters.redis.state import RedisState, SendConfirmations
 from rune.adapters.redis.stores import RedisStores, note_persistence, stored_identity
 from rune.adapters.redis.streams import RedisDeadLetters
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
@@ -75,6 +75,7 @@ from rune.runtime.queries.reader import ExecutionReader
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver, ObservedState
 from rune.settings import Settings, SettingsError
+from rune.telemetry.counters import Counters
 
 log = logging.getLogger("rune.startup")
 
@@ -122,10 +123,23 @@ async def running_engine(
         readable = PlanCache(opened.journal, registry.catalogue, reading=True)
         router = QueueRouter(data_cache, ExecutionDataCache(opened.journal, opened.blob, readable, clock))
         broker = None
+        confirmations, counters = stores.confirmations(), Counters()
         if settings.brokered:
-            broker = RabbitComponents(settings, member, router, data_cache, clock)
+            broker = RabbitComponents(settings, member, router, data_cache, clock, confirmations, counters)
         engine = _engine(
-            settings, opened, stores, clock, registry, observer, member, plans, data_cache, router, broker
+            settings,
+            opened,
+            stores,
+            clock,
+            registry,
+            observer,
+            member,
+            plans,
+            data_cache,
+            router,
+            confirmations,
+            counters,
+            broker,
         )
         stack.push_async_callback(engine.backend.queue.close)
         if broker is not None:
@@ -249,7 +263,6 @@ def _with_broker(
 def _with_streams(
     settings: Settings, stores: RedisStores, queue: RedisQueue, state: RedisState, member: ProcessInfo
 ) -> _Delivery:
-    queue.renews = False  # the keepalive thread renews what the queue delivers
     keepalive = partial(stores.keepalive, member.name, settings.queues, queue)
     return _Delivery(queue, state, state, keepalive)
 
@@ -270,6 +283,8 @@ def _engine(
     plans: PlanCache,
     data_cache: ExecutionDataCache,
     router: QueueRouter,
+    confirmations: SendConfirmations,
+    counters: Counters,
     broker: RabbitComponents | None,
 ) -> Engine:
     open_state = partial(
@@ -277,12 +292,19 @@ def _engine(
         opened.journal,
         plans.plan,
         running_executions=partial(_list_running, opened.journal),
+        confirmations=confirmations,
         find=data_cache.find,
     )
     if broker is not None:
         delivery = _with_broker(broker, stores, open_state(), member)
     else:
-        queue = stores.queue(member.name, settings.queues, route=router.queue_of)
+        queue = stores.queue(
+            member.name,
+            settings.queues,
+            route=router.queue_of,
+            on_sent=confirmations.add,
+            renews=False,  # the keepalive thread renews what the queue delivers
+        )
         delivery = _with_streams(settings, stores, queue, open_state(queue=queue), member)
     wrapped = delivery.state
     backend = Backend(
@@ -318,7 +340,7 @@ def _engine(
         hooks=PostgresHooks(opened.database),
         block_marks=PostgresBlockMarks(opened.database, settings.journal, member.name),
     )
-    engine = new_engine(settings, backend, plans, registry, observer, member, data_cache)
+    engine = new_engine(settings, backend, plans, registry, observer, member, data_cache, counters)
     if broker is not None:
         broker.connect(engine)
     return engine

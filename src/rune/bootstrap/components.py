@@ -28,7 +28,7 @@ from rune.runtime.services.audit_log import AuditLog
 from rune.runtime.services.credentials import CredentialService
 from rune.runtime.state_wrapper import ExecutionObserver
 from rune.settings import Settings
-from rune.telemetry.counters import Instrumentation
+from rune.telemetry.counters import Counters, Instrumentation
 from rune.telemetry.tracing import Tracer
 
 EXTRAS = {
@@ -89,6 +89,7 @@ def new_engine(
     observer: ExecutionObserver | None = None,
     member: ProcessInfo | None = None,
     data_cache: ExecutionDataCache | None = None,
+    counters: Counters | None = None,
 ) -> Engine:
     name = member.name if member is not None else f"{os.getpid()}"
     resources = Resources(
@@ -109,9 +110,10 @@ def new_engine(
         expression_ms=settings.expression_ms,
         resources=resources,
         on_progress=observer.progressed if observer is not None else None,
+        on_line=observer.logged if observer is not None else None,
         rules=settings.retention,
         member=member,
-        instrumentation=Instrumentation(name, tracer=tracer(settings)),
+        instrumentation=Instrumentation(name, counters, tracer(settings)),
         max_waiting=settings.max_waiting,
         data_cache=data_cache,
         quarantine=settings.quarantine,

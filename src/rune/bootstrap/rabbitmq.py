@@ -15,7 +15,7 @@ from rune.adapters.rabbitmq.legacy import LegacyExecutor
 from rune.adapters.rabbitmq.publisher import BatchingEventPublisher, RabbitEventPublisher
 from rune.adapters.rabbitmq.queue import RabbitQueue
 from rune.adapters.rabbitmq.topology import TopologyMismatchError
-from rune.adapters.redis.state import RedisState
+from rune.adapters.redis.state import RedisState, SendConfirmations
 from rune.adapters.redis.stores import RedisStores
 from rune.codec.messages import NodeExecutionMessage
 from rune.core.execution.decision import FinishExecution
@@ -33,6 +33,7 @@ from rune.runtime.messaging.status_publisher import StatusPublisher
 from rune.runtime.plan_cache import QueueRouter
 from rune.runtime.state_wrapper import BatchingState, EndPredictingState, LostTokensFilter
 from rune.settings import Settings
+from rune.telemetry.counters import Counters
 
 log = logging.getLogger("rune.rabbitmq")
 
@@ -70,12 +71,20 @@ class RabbitComponents:
         router: QueueRouter,
         data_cache: ExecutionDataCache,
         clock: Clock,
+        confirmations: SendConfirmations,
+        counters: Counters,
     ) -> None:
         parse_address(settings.queue)  # an invalid address must fail now: it is not an outage to wait for
         self._settings = settings
         self._router = router
         self._data_cache = data_cache
         self._link = EngineLink()
+        self._confirmations = confirmations
+
+        def on_sent(execution: str, tokens: Sequence[Token]) -> None:
+            counters.tokens_sent += len(tokens)
+            confirmations.add(execution, tokens)
+
         self.queue = RabbitQueue(
             settings.queue,
             prefix=settings.queue_prefix,
@@ -88,6 +97,7 @@ class RabbitComponents:
             context_lookup=router.message_context,
             message_builder=self._full_messages(clock) if settings.wire_inline else None,
             foreign_handler=self._link.take_foreign,
+            on_sent=on_sent,
         )
         self._legacy = LegacyExecutor(
             settings.queue, self.queue.topology, member.name, self._link.take_foreign
@@ -106,9 +116,8 @@ class RabbitComponents:
 
         Statuses are published inside the batch, so that they are published before the batch sends its tokens.
         """
-        self.queue.on_sent = confirm = state.confirmations.add
         times = stores.search_times()
-        wrapped: State = LostTokensFilter(state, self.queue, stores.processes, times, confirm)
+        wrapped: State = LostTokensFilter(state, self.queue, stores.processes, times, self._confirmations.add)
         wrapped = EndPredictingState(wrapped, stores.release)
         if self._settings.statuses in ("each", "batched"):
             wrapped = self._status_publisher = StatusPublisher(
@@ -122,15 +131,8 @@ class RabbitComponents:
         return max(0, self._settings.wire_bytes - MAX_ENVELOPE_BYTES)
 
     def connect(self, engine: Engine) -> None:
-        """Deliver messages of other programs to this engine, and count what it sends."""
+        """Deliver messages of other programs to this engine."""
         self._link.connect(engine)
-        counters, confirm = engine.instrumentation.counters, self.queue.on_sent
-
-        def on_sent(execution: str, tokens: Sequence[Token]) -> None:
-            counters.tokens_sent += len(tokens)
-            confirm(execution, tokens)
-
-        self.queue.on_sent = on_sent
 
     async def _check_topology(self) -> None:
         try:

@@ -61,6 +61,7 @@ from rune.ports.clock import iso
 from rune.ports.journal import ExecutionRecord, HandedOver, StoreUnavailableError
 from rune.ports.processes import FileInUseError, LoggedLine, NoOwnerError, OwnerLostError
 from rune.runtime.engine import Engine
+from rune.runtime.live import LineCallback
 from rune.runtime.queries.history import History, read_history
 from rune.runtime.queries.reader import AttemptReader, ExecutionReader
 from rune.settings import Settings, load_settings
@@ -296,10 +297,9 @@ class ExecutionFollower:
             print_notice(text)
 
     async def _as_owner(self, stop: StopSignal) -> int:
-        said = LogNodeObserver(self._counter)
+        said = LogNodeObserver(self._counter, self._line_printer())
         async with running_engine(self._settings, registry=self._registry, observer=said) as engine:
             fresh = self._accepted is None
-            self._print_lines_of(engine)
             accepted = self._accepted = self._accepted or await self._command.start_locally(engine)
             ending = await engine.wait_for(accepted.id)
             plan = await engine.plans.plan(accepted.hash)
@@ -342,8 +342,8 @@ class ExecutionFollower:
             self._drawn = time.monotonic()
         return poller
 
-    def _print_lines_of(self, engine: Engine) -> None:
-        """Print what the nodes of the execution log in this process. Lines come from any thread."""
+    def _line_printer(self) -> LineCallback:
+        """Return what prints the lines of the execution that are logged in this process. Lines come from any thread."""
         loop = asyncio.get_running_loop()
 
         def on_line(execution: str, line: LoggedLine) -> None:
@@ -353,7 +353,7 @@ class ExecutionFollower:
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(self._flush_lines)
 
-        engine.on_line = on_line
+        return on_line
 
     def _print_line(self, line: LoggedLine) -> None:
         self._lines.append(line)

@@ -36,6 +36,7 @@ from rune.errors import RuneError
 from rune.ports.clock import iso
 from rune.ports.journal import ExecutionRecord, StoredFact
 from rune.ports.processes import LoggedLine, RunningNode, RunningQuery
+from rune.runtime.live import LineCallback
 from rune.runtime.queries.history import History
 from rune.runtime.queries.reader import AttemptReader, ExecutionReader, NodeLog
 from rune.settings import Settings
@@ -112,13 +113,15 @@ class ExecutionPoller:
 
 
 class LogNodeObserver:
-    """Collects what the `log` nodes of one execution of this process say, and passes every step on to a counter.
+    """Collects what the `log` nodes of one execution of this process say, and passes every step on to a counter and
+    every line that a node logs to `on_line`.
 
     Results of before the execution is known are kept, at most MAX_EARLY of them.
     """
 
-    def __init__(self, counter: ProgressCounter | None) -> None:
+    def __init__(self, counter: ProgressCounter | None, on_line: LineCallback) -> None:
         self._counter = counter
+        self._on_line = on_line
         self._reader: AttemptReader | None = None
         self._early: deque[tuple[str, NodeResult]] = deque(maxlen=MAX_EARLY)
         self._seen: set[tuple[int, Path]] = set()
@@ -132,6 +135,9 @@ class LogNodeObserver:
     def progressed(self, execution: str, token: Token, text: str) -> None:
         if self._counter is not None:
             self._counter.progressed(execution, token, text)
+
+    def logged(self, execution: str, line: LoggedLine) -> None:
+        self._on_line(execution, line)
 
     def applied(self, execution: str, decisions: Sequence[Decision]) -> None:
         if self._counter is not None:

@@ -19,6 +19,7 @@ from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended
 from rune.core.execution.retry import retry_due
 from rune.core.execution.token import Path, Token, token_name
 from rune.core.plan.model import Plan
+from rune.ports.processes import LoggedLine
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -126,6 +127,9 @@ class ProgressCounter:
         if execution == self.execution and token.key in self._running:
             self._lines[token.node].message = text
             self.version += 1
+
+    def logged(self, execution: str, line: LoggedLine) -> None:
+        """Lines are printed, not counted."""
 
     def add(self, decision: Decision) -> None:
         self.version += 1

@@ -60,6 +60,7 @@ class EngineComponents:
         backend: Backend,
         plans: PlanCache,
         instrumentation: Instrumentation,
+        running: RunningNodes,
         max_waiting: int = MAX_WAITING,
         data_cache: ExecutionDataCache | None = None,
     ) -> None:
@@ -72,7 +73,7 @@ class EngineComponents:
         self.data_cache = data_cache
         self.leases = Leases(state)
         self.drain_control = DrainControl(queue)
-        self.running = RunningNodes(instrumentation.worker)
+        self.running = running
         self.attempt_logs = AttemptLogs(backend.blob, self.running)
         self.live = LiveFollower(self.running, backend.live, backend.processes)
         self.signals = SignalDelivery(journal, state, queue, self.data_cache)

@@ -23,7 +23,7 @@ from rune.runtime.execution_data import ExecutionDataCache
 from rune.runtime.lifecycle.completion_waiters import CompletionListener
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
-from rune.runtime.live import LineCallback, LiveFollower, LiveReporter, ProgressCallback
+from rune.runtime.live import LineCallback, LiveFollower, LiveReporter, ProgressCallback, RunningNodes
 from rune.runtime.maintenance.cleaner import Cleaner
 from rune.runtime.maintenance.expectation_watch import ExpectationWatch
 from rune.runtime.maintenance.heartbeat import Heartbeat
@@ -67,6 +67,7 @@ class Engine:
         chunk: int = 1,
         slots: int = SLOTS,
         on_progress: ProgressCallback | None = None,
+        on_line: LineCallback | None = None,
         rules: Sequence[Rule] = (),
         member: ProcessInfo | None = None,
         max_waiting: int = MAX_WAITING,
@@ -89,7 +90,12 @@ class Engine:
         self.slots = slots
         self.roles: frozenset[str] = frozenset()
         self._components = components = EngineComponents(
-            backend, plans, instrumentation, max_waiting, data_cache
+            backend,
+            plans,
+            instrumentation,
+            RunningNodes(instrumentation.worker, on_progress, on_line),
+            max_waiting,
+            data_cache,
         )
         self.completion_waiters = components.completion_waiters
         self.launcher = components.launcher
@@ -105,7 +111,6 @@ class Engine:
             in_place=in_place,
             sticky=sticky,
             chunk=chunk,
-            on_progress=on_progress,
             evaluator=self.evaluator,
         )
         self._worker = Worker(executor, components.finisher, backend, slots)
@@ -140,15 +145,6 @@ class Engine:
     def finisher(self) -> Finisher:
         """Ends executions."""
         return self._components.finisher
-
-    @property
-    def on_line(self) -> LineCallback | None:
-        """Is called with each line that a node of this process logs."""
-        return self._components.running.on_line
-
-    @on_line.setter
-    def on_line(self, callback: LineCallback | None) -> None:
-        self._components.running.on_line = callback
 
     @property
     def live(self) -> LiveFollower:

@@ -54,12 +54,17 @@ class RunningNodes:
     """The runs of nodes with effects, from their claim to their end. A pure node runs for less time than a report
     takes, so it is not listed."""
 
-    def __init__(self, worker: str) -> None:
+    def __init__(
+        self,
+        worker: str,
+        on_progress: ProgressCallback | None = None,
+        on_line: LineCallback | None = None,
+    ) -> None:
         self.worker = worker
         self.followed: Collection[str] = frozenset()
         """Executions whose log lines are kept for the next report."""
-        self.on_progress: ProgressCallback | None = None
-        self.on_line: LineCallback | None = None
+        self._on_progress = on_progress
+        self._on_line = on_line
         self._running: dict[Key, tuple[int, int]] = {}
         self._progress: dict[Key, str] = {}
         self._lines: deque[tuple[str, LoggedLine]] = deque(maxlen=MAX_LINES)
@@ -79,13 +84,13 @@ class RunningNodes:
         key = (execution, token.node, token.path)
         if key in self._running:
             self._progress[key] = text
-        if self.on_progress is not None:
-            self.on_progress(execution, token, text)
+        if self._on_progress is not None:
+            self._on_progress(execution, token, text)
 
     def logged(self, execution: str, line: LoggedLine) -> None:
         """Keep a log line for the next report if its execution is followed. Callable from any thread."""
-        if self.on_line is not None:
-            self.on_line(execution, line)
+        if self._on_line is not None:
+            self._on_line(execution, line)
         if execution in self.followed:
             self._lines.append((execution, line))
 

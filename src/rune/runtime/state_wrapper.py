@@ -21,7 +21,7 @@ from rune.core.execution.fact import ExecutionEnded, ExecutionLate, PauseChanged
 from rune.core.execution.inline_run import undecided
 from rune.core.execution.reasons import Waiting
 from rune.core.execution.token import Path, Token
-from rune.ports.processes import ProcessRegistry
+from rune.ports.processes import LoggedLine, ProcessRegistry
 from rune.ports.queue import SentCallback, ignore_sent
 from rune.ports.state import Applied, Claim, DueTimer, Fence, Listener, State
 
@@ -132,6 +132,9 @@ class ExecutionObserver(Protocol):
 
     def progressed(self, execution: str, token: Token, text: str) -> None:
         """A running node reported its progress."""
+
+    def logged(self, execution: str, line: LoggedLine) -> None:
+        """A node logged a line. Called in any thread."""
 
 
 class ObservedState(StateWrapper):

@@ -76,7 +76,7 @@ def test_unreadable_certificates_are_rejected() -> None:
 def test_process_rejects_unknown_url_option() -> None:
     member = ProcessInfo(name="w", host="h", pid=1, roles=("worker",), version="1", started_at=0)
 
-    unused: Any = None
+    unused: Any = (None,) * 5
 
     with pytest.raises(InvalidAddressError, match="`speed` is no option"):
-        RabbitComponents(Settings(queue="amqp://host/?speed=9"), member, unused, unused, unused)
+        RabbitComponents(Settings(queue="amqp://host/?speed=9"), member, *unused)

@@ -121,6 +121,8 @@ class ProgressObserver:
 
     def applied(self, execution: str, decisions: Any) -> None: ...
 
+    def logged(self, execution: str, line: Any) -> None: ...
+
     def progressed(self, execution: str, token: Token, text: str) -> None:
         self.reports.append((execution, text))
         self.arrived.set()

@@ -341,6 +341,7 @@ class RabbitQueue:
         context_lookup: ContextLookup | None = None,
         message_builder: MessageBuilder | None = None,
         foreign_handler: ForeignMessageHandler | None = None,
+        on_sent: SentCallback = ignore_sent,
     ) -> None:
         """With `adopt`, a named queue that does not exist yet is declared when a message is sent to it.
 
@@ -368,7 +369,7 @@ class RabbitQueue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._delayed: dict[int, asyncio.TimerHandle] = {}
         self._early_ack_timer: asyncio.TimerHandle | None = None
-        self.on_sent: SentCallback = ignore_sent
+        self._on_sent = on_sent
 
     async def check(self) -> None:
         """Connect once and declare the topology; raise if that is impossible."""
@@ -392,7 +393,7 @@ class RabbitQueue:
             body = encode_hint(execution, token, names, priority)
             messages.append((self.topology.execution, key, body, properties))
         await self._publish(messages)
-        self.on_sent(execution, tokens)
+        self._on_sent(execution, tokens)
 
     async def _publish(self, messages: Sequence[Outgoing]) -> None:
         """Publish messages; after the deadline raise, and buffer the messages until the broker is back."""
@@ -457,7 +458,7 @@ class RabbitQueue:
                 messages, size = [], 0
         if messages:
             await self._publish(messages)
-        self.on_sent(execution, tokens)
+        self._on_sent(execution, tokens)
 
     async def dead_letters(self) -> int | None:
         return await self._depths.dead_letters()

@@ -151,7 +151,10 @@ class RedisQueue:
         route: Route = default_route,
         idle: float = IDLE_S,
         depths: QueueDepthReader | None = None,
+        on_sent: SentCallback = ignore_sent,
+        renews: bool = True,
     ) -> None:
+        """Unless it `renews` what it holds, a thread does."""
         self._client = client
         self._blocking = blocking
         self._streams = streams
@@ -173,20 +176,19 @@ class RedisQueue:
         """Client id of the blocking connection on the server."""
         self._next_restore = 0.0
         self._next_reclaim = 0.0
-        self.on_sent: SentCallback = ignore_sent
-        self.renews = True
-        """Whether held entries are renewed here; otherwise a thread renews them."""
+        self._on_sent = on_sent
+        self._renews = renews
 
     async def send(self, execution: str, tokens: Sequence[Token], priority: int = 5) -> None:
         if tokens:
             queues = [await self._route(execution, token) for token in tokens]
             await self._streams.add(execution, tokens, priority, queues)
-            self.on_sent(execution, tokens)
+            self._on_sent(execution, tokens)
 
     async def receive(self) -> Delivery:
         if not self._loops:
             self._loops = [asyncio.create_task(self._read_loop())]
-            if self.renews:
+            if self._renews:
                 self._loops.append(asyncio.create_task(self._renew_loop()))
         while self._paused or not self._buffer:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -290,7 +290,8 @@ def _batches(requests: Sequence[R]) -> list[Sequence[R]]:
 
 class RedisState:
     """Tokens, joins, leases and timers of running executions. Without a `clock` the server's time is used; tests pass
-    one. With a `sender` the queue is on the same server and Lua functions send tokens themselves."""
+    one. With a `sender` the queue is on the same server and Lua functions send tokens themselves. The queue
+    reports what it has sent to `confirmations`."""
 
     def __init__(
         self,
@@ -302,6 +303,7 @@ class RedisState:
         clock: Clock | None = None,
         running_executions: RunningExecutions | None = None,
         sender: StreamSender | None = None,
+        confirmations: SendConfirmations | None = None,
         find: FindExecution = find_none,
     ) -> None:
         self._client = client
@@ -321,8 +323,7 @@ class RedisState:
             self._send_applies, max_requests=MAX_BATCH, lanes=LANES
         )
         self._ending: OrderedDict[str, tuple[str, Entry]] = OrderedDict()
-        self.confirmations = SendConfirmations(client, keys, clock)
-        """Takes the tokens that the queue has confirmed."""
+        self.confirmations = confirmations or SendConfirmations(client, keys, clock)
         self._preloader = Preloader(client, keys, self._preload)
         self._first_partition = 0
 

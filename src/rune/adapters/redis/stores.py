@@ -39,7 +39,7 @@ from rune.adapters.redis.processes import (
     decode_ended,
 )
 from rune.adapters.redis.queue import IDLE_S, QueueDepthReader, RedisQueue
-from rune.adapters.redis.state import RedisState
+from rune.adapters.redis.state import RedisState, SendConfirmations
 from rune.adapters.redis.streams import Streams, StreamSender
 from rune.adapters.redis.wipe_recovery import RunningExecutions
 from rune.core.definition.model import DEFAULT_QUEUE
@@ -48,7 +48,7 @@ from rune.errors import RuneError
 from rune.ports.clock import Clock
 from rune.ports.journal import Journal, StoreDamagedError, StoreUnavailableError
 from rune.ports.processes import Keepalive
-from rune.ports.queue import Route, default_route
+from rune.ports.queue import Route, SentCallback, default_route, ignore_sent
 
 log = logging.getLogger("rune.redis")
 
@@ -365,6 +365,10 @@ class RedisStores:
     def _open_client(self) -> Client:
         return open_client(self._url, run_number_key=self.keys.run_number, identity=self._identity)
 
+    def confirmations(self) -> SendConfirmations:
+        """Return what takes the tokens that a queue has sent, for the queue and the state."""
+        return SendConfirmations(self.client, self.keys, None)
+
     def queue(
         self,
         consumer: str,
@@ -372,11 +376,22 @@ class RedisStores:
         *,
         route: Route = default_route,
         idle: float = IDLE_S,
+        on_sent: SentCallback = ignore_sent,
+        renews: bool = True,
     ) -> RedisQueue:
         """Return the queue of a consumer. It reads nothing before the first `receive`."""
         streams = Streams(self.client, self.keys, consumer, queues)
         depths = QueueDepthReader(self.client, self.keys, queues)
-        queue = RedisQueue(self.client, self._blocking, streams, route=route, idle=idle, depths=depths)
+        queue = RedisQueue(
+            self.client,
+            self._blocking,
+            streams,
+            route=route,
+            idle=idle,
+            depths=depths,
+            on_sent=on_sent,
+            renews=renews,
+        )
         self._queues.append(queue)
         return queue
 
@@ -387,24 +402,23 @@ class RedisStores:
         *,
         queue: RedisQueue | None = None,
         running_executions: RunningExecutions | None = None,
+        confirmations: SendConfirmations | None = None,
         find: FindExecution = find_none,
-        clock: Clock | None = None,
     ) -> RedisState:
         """Return the state. With a queue on the same server it sends tokens and deletes entries atomically with its
-        own changes. `find` returns executions that the process has loaded already."""
+        own changes. The queue reports what it has sent to `confirmations`. `find` returns executions that the process
+        has loaded already."""
         sender = None if queue is None else StreamSender(self.keys, queue)
         state = RedisState(
             self.client,
             self.keys,
             journal,
             plans,
-            clock=clock,
             running_executions=running_executions,
             sender=sender,
+            confirmations=confirmations,
             find=find,
         )
-        if queue is not None:
-            queue.on_sent = state.confirmations.add
         self._states.append(state)
         return state
 

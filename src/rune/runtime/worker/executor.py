@@ -44,7 +44,6 @@ from rune.runtime.backend import Backend
 from rune.runtime.components import EngineComponents
 from rune.runtime.execution_data import ExecutionClock, ExecutionData, ExecutionNotFoundError
 from rune.runtime.lifecycle.finisher import is_hooked
-from rune.runtime.live import ProgressCallback
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.value_reader import ValueReader
 from rune.runtime.worker.evaluator import Evaluator
@@ -93,7 +92,6 @@ class Executor:
         in_place: bool = True,
         sticky: bool = False,
         chunk: int = 1,
-        on_progress: ProgressCallback | None = None,
         evaluator: Evaluator | None = None,
     ) -> None:
         self._owner = owner
@@ -120,7 +118,6 @@ class Executor:
             components.running,
             components.attempt_logs,
         )
-        components.running.on_progress = on_progress
         self._isolation = Isolation()
         self._in_place = in_place
         self._sticky = sticky and in_place
