@@ -226,7 +226,7 @@ async def _start_all(engine: Engine, plan: Plan, payloads: Sequence[bytes]) -> N
 
     async def lane() -> None:
         for payload in waiting:
-            await engine.launcher.start(plan, payload)
+            await engine.launcher.start(engine.launcher.new_record(plan, payload), plan, new_id=True)
 
     await asyncio.gather(*(lane() for _ in range(CONCURRENCY)))
 

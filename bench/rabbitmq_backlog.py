@@ -62,7 +62,8 @@ async def _fill(bench: Bench, count: int) -> None:
 
     async def lane() -> None:
         for _ in left:
-            await bench.engine.launcher.start(plan, b"{}")
+            launcher = bench.engine.launcher
+            await launcher.start(launcher.new_record(plan, b"{}"), plan, new_id=True)
 
     await asyncio.gather(*(lane() for _ in range(CONCURRENCY)))
 

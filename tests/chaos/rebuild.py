@@ -48,7 +48,7 @@ async def _start(cluster: BreakableCluster, count: int) -> list[str]:
 
         async def one() -> str:
             async with window:
-                return (await engine.launcher.start(plan, b"{}")).id
+                return (await engine.launcher.start(engine.launcher.new_record(plan, b"{}"), plan)).id
 
         return await asyncio.gather(*(one() for _ in range(count)))
 

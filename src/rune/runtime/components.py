@@ -84,7 +84,7 @@ class EngineComponents:
                 self.completion_publisher = CompletionPublisher(
                     backend.events, journal, self.data_cache, self.outbox_marker, backend.max_message
                 )
-            self.external_executor = ExternalExecutor(backend.events, backend.clock)
+            self.external_executor = ExternalExecutor(backend.events)
         self.finisher = Finisher(
             journal,
             state,

@@ -293,14 +293,10 @@ class Engine:
         """Start an execution, with a new id unless one is given, and return it with the future of its end."""
         id = execution or new_execution_id()
         ending = self.completion_waiters.wait_for(id)
-        accepted = await self.launcher.start(
-            plan,
-            input,
-            StartOptions(followed=True, **options),
-            priority=priority,
-            execution=id,
-            new_id=execution is None,
+        record = self.launcher.new_record(
+            plan, input, StartOptions(**options), execution=id, priority=priority
         )
+        accepted = await self.launcher.start(record, plan, new_id=execution is None, followed=True)
         if accepted.id == id and execution is None:
             return accepted, ending
         return accepted, await self.wait_for(accepted.id)  # its key or id was used before

@@ -241,13 +241,11 @@ def test_start_without_redis_is_accepted_and_leaves_nothing_open(
             pass
         assert asyncio.all_tasks() == {asyncio.current_task()}
         async with cluster.connect() as (engine, reader):
-            run = await engine.launcher.start(
-                compiled(
-                    document([node("start", "input"), node("a", "wait", {"resume": "signal"})], "start>a"),
-                    engine.registry,
-                ),
-                b"{}",
+            plan = compiled(
+                document([node("start", "input"), node("a", "wait", {"resume": "signal"})], "start>a"),
+                engine.registry,
             )
+            run = await engine.launcher.start(engine.launcher.new_record(plan, b"{}"), plan)
             summary = await reader.execution(run.id)
             assert summary is not None
             return summary.status

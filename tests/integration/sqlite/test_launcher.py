@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rune.nodes.custom import kind_of, node
 from rune.nodes.registry import standard_registry
+from rune.ports.journal import ExecutionRecord
 from rune.testing.harness import VirtualClock, compiled, harness
 from tests.support.async_test import async_test
 
@@ -30,11 +31,15 @@ async def test_repeated_start_of_running_id_runs_once(tmp_path: Path) -> None:
     plan = compiled({"id": "one", "nodes": [{"id": "a", "type": "run.once"}]}, registry)
     async with harness(tmp_path, clock=VirtualClock(), registry=registry) as running:
         launcher = running.engine.launcher
-        first = await launcher.start(plan, b"{}", execution="same")
+
+        async def start(id: str) -> ExecutionRecord:
+            return await launcher.start(launcher.new_record(plan, b"{}", execution=id), plan)
+
+        first = await start("same")
         await begun.wait()
         begun.clear()
-        assert await launcher.start(plan, b"{}", execution="same") == first
-        other = await launcher.start(plan, b"{}", execution="other")
+        assert await start("same") == first
+        other = await start("other")
         await begun.wait()
         gate.set()
         for each in (first, other):

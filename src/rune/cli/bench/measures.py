@@ -488,7 +488,7 @@ async def _arm(engine: object, plan: object, payloads: list[bytes], began: float
 
     async def lane() -> None:
         for payload in waiting:
-            await launcher.start(plan, payload)
+            await launcher.start(launcher.new_record(plan, payload), plan, new_id=True)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(400):

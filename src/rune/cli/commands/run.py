@@ -214,12 +214,8 @@ class Run:
         known = await engine.backend.journal.accepted(self.id)
         if known is not None:
             return self._check_own(known, again=self._sent)
-        return await engine.launcher.start(
-            self._plan,
-            self._payload,
-            self._options,
-            execution=self.id,
-        )
+        record = engine.launcher.new_record(self._plan, self._payload, self._options, execution=self.id)
+        return await engine.launcher.start(record, self._plan, followed=self._options.followed)
 
     async def start_remotely(self, services: CommandServices) -> ExecutionRecord:
         if self._request.id is not None and not self._sent:

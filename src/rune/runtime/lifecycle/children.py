@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from msgspec.structs import replace
+
 from rune.codec.facts import encode_value
 from rune.core.execution.token import Token, child_id, token_name
 from rune.core.limits import LIMITS
@@ -90,22 +92,20 @@ class Children:
             raise NodeFailure(
                 f"`{workflow}` rejects its start payload: {message}", code="INVALID_INPUT"
             ) from None
-        failpoint.hit("launching")
-        await self._launcher.start(
-            plan,
-            payload,
-            StartOptions(labels=parent.labels, fake_time=parent.fake_time),
-            execution=child,
+        options = StartOptions(labels=parent.labels, fake_time=parent.fake_time)
+        record = replace(
+            self._launcher.new_record(plan, payload, options, execution=child, chosen=chosen),
             parent=Parent(parent.id, token.node, token.path, token.attempt) if waits else None,
             depth=parent.depth + 1,
             needs=(parent.id, *parent.needs) if names_blobs(payload) else (),
             at=claim.now,
             trace=self._instrumentation.outgoing_trace(parent, data.plan, token),
             principal=parent.principal,
-            chosen=chosen,
             scopes=scopes,
             hook_of=parent.hook_of,
         )
+        failpoint.hit("launching")
+        await self._launcher.start(record, plan)
         # crash here: the child runs; the attempt runs again and finds it
         failpoint.hit("launched")
         return child

@@ -27,20 +27,16 @@ from rune.core.execution.fact import Fact
 from rune.core.execution.stored_value import Inline, Large
 from rune.core.format import required_format
 from rune.core.limits import LIMITS
-from rune.core.permissions import LOCAL
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.ports.access import AppliedLimits
 from rune.ports.journal import (
     ExecutionRecord,
     IdempotencyConflictError,
-    Parent,
     StoreUnavailableError,
 )
 from rune.ports.state import Applied
-from rune.ports.workflows import (
-    ChosenVersion,
-)
+from rune.ports.workflows import ChosenVersion
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
 from rune.runtime.execution_data import ExecutionDataCache
@@ -139,63 +135,58 @@ class Launcher:
         self._activations: set[asyncio.Task[None]] = set()
         self._late = 0
 
-    async def start(
+    def new_record(
         self,
         plan: Plan,
         input: bytes,
         options: StartOptions = DEFAULT_OPTIONS,
         *,
-        priority: int | None = None,
         execution: str | None = None,
-        parent: Parent | None = None,
-        depth: int = 0,
-        needs: tuple[str, ...] = (),
-        at: int | None = None,
-        principal: str = LOCAL,
-        trace: str | None = None,
-        held: AppliedLimits | None = None,
+        priority: int | None = None,
         chosen: ChosenVersion | None = None,
-        scopes: tuple[str, ...] = (),
-        hook_of: str | None = None,
-        local: bool = False,
-        new_id: bool = False,
     ) -> ExecutionRecord:
-        """Accept an execution; it is durable when this returns. Raise StartLimitError if one of the limits in `held`
-        rejects it. With `new_id`, `execution` was generated for this call. `chosen` is the version if the workflow is
-        stored; without it `scopes` are those of the principal. A `local` execution runs in this engine whatever its
-        definition names, and so does a child whose parent waits for it."""
-        if self._external is not None and self._external.runs(plan) and not local and parent is None:
-            if options.followed:
-                raise ExternalExecutorError(
-                    f"{plan.definition.id} is run by another engine, so its end cannot be waited for here: nothing was"
-                    " started; a start that does not wait, such as `rune start`, hands it over"
-                )
-            id = execution or new_execution_id()
-            return await self._external.start(plan, input, id, key=options.key, priority=priority)
-        self._check_time(plan, fake_time=options.fake_time and depth == 0)
-        await self._save_definition(plan)
-        scopes = scopes if chosen is None else chosen.scopes
-        record = ExecutionRecord(
+        """Return the record of an execution that starts now, with a new id unless one is given. `chosen` is the version
+        if the workflow is stored. Callers add what led to the start, such as its principal or its parent."""
+        return ExecutionRecord(
             id=execution or new_execution_id(),
             workflow=plan.definition.id,
             hash=plan.hash,
-            at=self._clock.now() if at is None else at,
+            at=self._clock.now(),
             input=Inline(input),
             key=options.key,
             labels=options.labels,
             priority=plan.definition.settings.priority if priority is None else priority,
             fake_time=options.fake_time,
-            parent=parent,
-            depth=depth,
-            needs=needs,
-            principal=principal,
-            scopes=scopes,
-            hook_of=hook_of,
-            trace=self._instrumentation.incoming_trace() if trace is None else trace,
+            trace=self._instrumentation.incoming_trace(),
             version=None if chosen is None else chosen.number,
             alias=None if chosen is None else chosen.alias,
+            scopes=() if chosen is None else chosen.scopes,
         )
-        return await self._admit(record, plan, held, new_id=new_id or execution is None)
+
+    async def start(
+        self,
+        record: ExecutionRecord,
+        plan: Plan,
+        *,
+        held: AppliedLimits | None = None,
+        new_id: bool = False,
+        followed: bool = False,
+        local: bool = False,
+    ) -> ExecutionRecord:
+        """Accept an execution; it is durable when this returns. Raise StartLimitError if one of the limits in `held`
+        rejects it. With `new_id`, the id of the record was generated for this start. `followed`: see StartOptions. A
+        `local` execution runs in this engine whatever its definition names, and so does a child whose parent waits for
+        it."""
+        if self._external is not None and self._external.runs(plan) and not local and record.parent is None:
+            if followed:
+                raise ExternalExecutorError(
+                    f"{plan.definition.id} is run by another engine, so its end cannot be waited for here: nothing was"
+                    " started; a start that does not wait, such as `rune start`, hands it over"
+                )
+            return await self._external.start(record, plan)
+        self._check_time(plan, fake_time=record.fake_time and record.depth == 0)
+        await self._save_definition(plan)
+        return await self._admit(record, plan, held, new_id=new_id)
 
     def can_fake_time(self, plan: Plan) -> bool:
         """Return whether executions of a definition can have a virtual clock here. On a cluster each execution has one

@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rune.core.definition.model import NO_HANDLER, HookHandler
 from rune.core.execution.fact import ExecutionEnded
@@ -185,17 +186,13 @@ class HookRunner:
         input = msgspec.json.encode(subject.input)
         await check_start(plan.definition, input)
         fake_time = subject.fake_time and self._launcher.can_fake_time(plan)
+        options = StartOptions(key=f"{HOOK}{row.kind}:{row.execution}", fake_time=fake_time)
+        chosen = chosen_by(which, version)
+        record = self._launcher.new_record(plan, input, options, execution=execution, chosen=chosen)
+        record = replace(record, principal=f"handler:{subject.workflow}", hook_of=row.execution)
         failpoint.hit("handling")
         try:
-            await self._launcher.start(
-                plan,
-                input,
-                StartOptions(key=f"{HOOK}{row.kind}:{row.execution}", fake_time=fake_time),
-                execution=execution,
-                principal=f"handler:{subject.workflow}",
-                chosen=chosen_by(which, version),
-                hook_of=row.execution,
-            )
+            await self._launcher.start(record, plan)
         except (IdempotencyKeyExpiredError, IdempotencyConflictError):
             return  # it was started before, perhaps in another version
         self._count("started")

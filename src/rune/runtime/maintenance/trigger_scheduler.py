@@ -96,16 +96,13 @@ class TriggeredStarts:
             return TriggeredStart(execution, again=True)
         plan = await self._plans.plan(trigger.hash)
         await check_start(plan.definition, input)
+        options = StartOptions(key=key, labels={"trigger": trigger.id})
+        chosen = ChosenVersion(trigger.version, trigger.alias, trigger.scopes)
+        record = self._launcher.new_record(plan, input, options, execution=execution, chosen=chosen)
+        record = replace(record, principal=f"trigger:{trigger.id}")
         try:
-            accepted = await self._launcher.start(
-                plan,
-                input,
-                StartOptions(key=key, labels={"trigger": trigger.id}),
-                execution=execution,
-                principal=f"trigger:{trigger.id}",
-                held=await self._limiter.held(plan) if limited else None,
-                chosen=ChosenVersion(trigger.version, trigger.alias, trigger.scopes),
-            )
+            held = await self._limiter.held(plan) if limited else None
+            accepted = await self._launcher.start(record, plan, held=held)
         except IdempotencyKeyExpiredError as expired:
             return TriggeredStart(expired.execution, again=True)
         except IdempotencyConflictError:  # the same delivery with other headers, or for another version

@@ -32,9 +32,9 @@ from rune.core.execution.stored_value import Inline
 from rune.core.execution.token import ROOT, Path
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
-from rune.ports.clock import Clock
 from rune.ports.journal import (
     EventPublisher,
+    ExecutionRecord,
     HandedOver,
     Journal,
     Outbox,
@@ -217,31 +217,32 @@ class ExternalExecutorError(RuneError):
 class ExternalExecutor:
     """Runs the executions of definitions whose settings have `executor: legacy`."""
 
-    def __init__(self, publisher: EventPublisher, clock: Clock) -> None:
+    def __init__(self, publisher: EventPublisher) -> None:
         self._publisher = publisher
-        self._clock = clock
 
     def runs(self, plan: Plan) -> bool:
         """Return whether executions of this plan run in the other engine."""
         return plan.definition.settings.executor == "legacy"
 
-    async def start(
-        self, plan: Plan, input: bytes, execution: str, *, key: str | None, priority: int | None
-    ) -> HandedOver:
+    async def start(self, record: ExecutionRecord, plan: Plan) -> HandedOver:
         """Hand an execution over; the broker has stored it when this returns. It is not in the journal."""
-        if key is not None:
+        execution = record.id
+        if record.key is not None:
             # The other engine knows only the id of an execution, so the id is derived from the idempotency key.
-            seed = f"{plan.definition.id}\x1f{key}".encode()
+            seed = f"{plan.definition.id}\x1f{record.key}".encode()
             execution = "k" + hashlib.blake2b(seed, digest_size=15).hexdigest()
-        await self._publisher.hand_over(_start_message(plan, input, execution, priority))
+        assert type(record.input) is Inline
+        # The definition is in the message, and with it the priority that it sets.
+        priority = None if record.priority == plan.definition.settings.priority else record.priority
+        await self._publisher.hand_over(_start_message(plan, record.input.data, execution, priority))
         return HandedOver(
             id=execution,
-            workflow=plan.definition.id,
-            hash=plan.hash,
-            at=self._clock.now(),
-            input=Inline(input),
-            key=key,
-            priority=plan.definition.settings.priority if priority is None else priority,
+            workflow=record.workflow,
+            hash=record.hash,
+            at=record.at,
+            input=record.input,
+            key=record.key,
+            priority=record.priority,
         )
 
 

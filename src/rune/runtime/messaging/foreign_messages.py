@@ -17,7 +17,7 @@ from rune.codec.decode import decode
 from rune.codec.messages import NodeExecutionMessage
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import text_problems
-from rune.core.execution.stored_value import Inline, StoredValue
+from rune.core.execution.stored_value import StoredValue
 from rune.core.limits import LIMITS
 from rune.core.permissions import QUEUE
 from rune.core.plan.model import Plan
@@ -143,15 +143,7 @@ class ForeignMessages:
         if known is None:
             self._check_placeable(message, plan)
             payload = await self._payload(plan, outputs)
-            await self._launcher.start(
-                plan,
-                payload,
-                local=True,
-                execution=message.execution_id,
-                priority=message.priority,
-                principal=QUEUE,
-                trace=_trace(message),
-            )
+            await self._launcher.start(self._record(message, plan, payload), plan, local=True)
         else:
             self._check_same_definition(known, plan)
 
@@ -184,18 +176,14 @@ class ForeignMessages:
         facts = seeder.facts(seeded, stored, at)
         if not seeder.starts_at_first(seeded, facts, at):
             raise UnknownScopeError(f"an execution cannot start at `{message.current_node}`")
-        priority = message.priority
-        wanted = ExecutionRecord(
-            id=message.execution_id,
-            trace=_trace(message),
-            workflow=plan.definition.id,
-            hash=seeded.hash,
-            at=at,
-            input=Inline(await self._payload(plan, outputs)),
-            priority=plan.definition.settings.priority if priority is None else priority,
-            principal=QUEUE,
+        record = self._record(message, seeded, await self._payload(plan, outputs))
+        await self._launcher.start_again(replace(record, at=at), seeded, facts)
+
+    def _record(self, message: NodeExecutionMessage, plan: Plan, payload: bytes) -> ExecutionRecord:
+        record = self._launcher.new_record(
+            plan, payload, execution=message.execution_id, priority=message.priority
         )
-        await self._launcher.start_again(wanted, seeded, facts)
+        return replace(record, principal=QUEUE, trace=_trace(message))
 
     def _node_outputs(self, plan: Plan, outputs: Outputs) -> dict[str, bytes]:
         """Return the outputs in a message by node id, without the reserved names."""

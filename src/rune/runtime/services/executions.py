@@ -174,7 +174,9 @@ class ExecutionService:
         for this call, so no earlier start can have used it."""
         options = _as_stored(options)
         plan = await self._plans.compile_given(definition, options.pins)
-        return await self._start(plan, input, options, None, execution, new_id=new_id)
+        record = self._launcher.new_record(plan, input, options, execution=execution)
+        record = replace(record, scopes=current_scopes())
+        return await self._start(record, plan, new_id=new_id or execution is None, followed=options.followed)
 
     async def start(
         self,
@@ -199,44 +201,34 @@ class ExecutionService:
             new_id = True
         version = await self._workflows.find(workflow, which, by=by)
         plan = await self._plans.plan(version.hash)
+        chosen: ChosenVersion | None = chosen_by(which, version)
         if options.pins != NO_PINS:  # another definition, and none that is stored as a version
-            pinned = await self._plans.compile_changed(plan.definition, options.pins)
-            return await self._start(pinned, input, options, priority, execution, new_id=new_id)
-        chosen = chosen_by(which, version)
-        return await self._start(plan, input, options, priority, execution, chosen, new_id=new_id)
+            plan, chosen = await self._plans.compile_changed(plan.definition, options.pins), None
+        record = self._launcher.new_record(
+            plan, input, options, execution=execution, priority=priority, chosen=chosen
+        )
+        if chosen is None:
+            record = replace(record, scopes=current_scopes())
+        return await self._start(record, plan, new_id=new_id or execution is None, followed=options.followed)
 
     async def _start(
-        self,
-        plan: Plan,
-        input: bytes,
-        options: StartOptions,
-        priority: int | None,
-        execution: str | None,
-        chosen: ChosenVersion | None = None,
-        *,
-        new_id: bool,
+        self, record: ExecutionRecord, plan: Plan, *, new_id: bool, followed: bool
     ) -> ExecutionRecord:
-        await check_start(plan.definition, input)
-        if priority is not None and not 0 <= priority <= MAX_PRIORITY:
+        """Start an execution on behalf of the caller, or return the same one that was started before."""
+        assert type(record.input) is Inline
+        await check_start(plan.definition, record.input.data)
+        if not 0 <= record.priority <= MAX_PRIORITY:
             raise RequestRefusedError(f"a priority is between 0 and {MAX_PRIORITY}", code="BAD_PRIORITY")
-        known = None if execution is None or new_id else await self._journal.accepted(execution)
+        record = replace(record, principal=current_principal())
+        known = None if new_id else await self._journal.accepted(record.id)
         accepted = known or await self._launcher.start(
-            plan,
-            input,
-            options,
-            priority=priority,
-            execution=execution,
-            principal=current_principal(),
-            held=await self._limiter.held(plan),
-            chosen=chosen,
-            scopes=current_scopes(),
-            new_id=new_id,
+            record, plan, held=await self._limiter.held(plan), new_id=new_id, followed=followed
         )
-        if new_id or accepted.id != execution:
+        if new_id or accepted.id != record.id:
             return accepted
-        same = (accepted.hash, accepted.key) == (plan.hash, options.key)
-        if not same or not await same_payload(self._blobs, accepted.input, Inline(input)):
-            raise IdempotencyConflictError(f"an execution with the id `{execution}` exists")
+        same = (accepted.hash, accepted.key) == (record.hash, record.key)
+        if not same or not await same_payload(self._blobs, accepted.input, record.input):
+            raise IdempotencyConflictError(f"an execution with the id `{record.id}` exists")
         return accepted
 
     @audited("execution.signal", "execution", ("name", "item"))
