@@ -122,25 +122,17 @@ async def running_engine(
         data_cache = ExecutionDataCache(opened.journal, opened.blob, plans, clock)
         readable = PlanCache(opened.journal, registry.catalogue, reading=True)
         router = QueueRouter(data_cache, ExecutionDataCache(opened.journal, opened.blob, readable, clock))
-        broker = None
-        confirmations, counters = stores.confirmations(), Counters()
-        if settings.brokered:
-            broker = RabbitComponents(settings, member, router, data_cache, clock, confirmations, counters)
-        engine = _engine(
-            settings,
-            opened,
-            stores,
-            clock,
-            registry,
-            observer,
-            member,
-            plans,
-            data_cache,
-            router,
-            confirmations,
-            counters,
-            broker,
+        process = _Process(
+            settings, opened, stores, clock, registry, member, plans, data_cache, router, Counters()
         )
+        delivery = _with_broker(process) if settings.brokered else _with_streams(process)
+        backend = _backend(process, delivery, observer)
+        engine = new_engine(
+            settings, backend, plans, registry, observer, member, data_cache, process.counters
+        )
+        broker = delivery.broker
+        if broker is not None:
+            broker.connect(engine)
         stack.push_async_callback(engine.backend.queue.close)
         if broker is not None:
             await stack.enter_async_context(broker.running(roles))
@@ -244,6 +236,32 @@ def _external_blobs(settings: Settings) -> BlobStore | None:
     return None if settings.blob == "embedded" else open_blob(settings.blob)
 
 
+class _Process(NamedTuple):
+    """What the components of one process are built from."""
+
+    settings: Settings
+    opened: PostgresStores
+    stores: RedisStores
+    clock: Clock
+    registry: Registry
+    member: ProcessInfo
+    plans: PlanCache
+    data_cache: ExecutionDataCache
+    router: QueueRouter
+    counters: Counters
+
+    def state(self, confirmations: SendConfirmations, queue: RedisQueue | None = None) -> RedisState:
+        """Return the state of this process. With a queue of Redis it sends tokens itself."""
+        return self.stores.state(
+            self.opened.journal,
+            self.plans.plan,
+            queue=queue,
+            running_executions=partial(_list_running, self.opened.journal),
+            confirmations=confirmations,
+            find=self.data_cache.find,
+        )
+
+
 class _Delivery(NamedTuple):
     """What delivers tokens and holds the state of executions: Redis alone, or with RabbitMQ."""
 
@@ -251,20 +269,37 @@ class _Delivery(NamedTuple):
     state: State
     redis_state: RedisState
     keepalive: OpenKeepalive
+    broker: RabbitComponents | None = None
 
 
-def _with_broker(
-    broker: RabbitComponents, stores: RedisStores, state: RedisState, member: ProcessInfo
-) -> _Delivery:
-    keepalive = partial(stores.keepalive, member.name)
-    return _Delivery(broker.queue, broker.wrap_state(state, stores), state, keepalive)
+def _with_broker(process: _Process) -> _Delivery:
+    stores, confirmations = process.stores, process.stores.confirmations()
+    broker = RabbitComponents(
+        process.settings,
+        process.member,
+        process.router,
+        process.data_cache,
+        process.clock,
+        confirmations,
+        process.counters,
+    )
+    state = process.state(confirmations)
+    keepalive = partial(stores.keepalive, process.member.name)
+    return _Delivery(broker.queue, broker.wrap_state(state, stores), state, keepalive, broker)
 
 
-def _with_streams(
-    settings: Settings, stores: RedisStores, queue: RedisQueue, state: RedisState, member: ProcessInfo
-) -> _Delivery:
-    keepalive = partial(stores.keepalive, member.name, settings.queues, queue)
-    return _Delivery(queue, state, state, keepalive)
+def _with_streams(process: _Process) -> _Delivery:
+    stores, confirmations = process.stores, process.stores.confirmations()
+    name, queues = process.member.name, process.settings.queues
+    queue = stores.queue(
+        name,
+        queues,
+        route=process.router.queue_of,
+        on_sent=confirmations.add,
+        renews=False,  # the keepalive thread renews what the queue delivers
+    )
+    state = process.state(confirmations, queue)
+    return _Delivery(queue, state, state, partial(stores.keepalive, name, queues, queue))
 
 
 async def _list_running(journal: PostgresJournal, after: str, limit: int) -> Sequence[tuple[str, int | None]]:
@@ -272,50 +307,18 @@ async def _list_running(journal: PostgresJournal, after: str, limit: int) -> Seq
     return [(each.id, each.due) for each in await journal.running(after, limit)]
 
 
-def _engine(
-    settings: Settings,
-    opened: PostgresStores,
-    stores: RedisStores,
-    clock: Clock,
-    registry: Registry,
-    observer: ExecutionObserver | None,
-    member: ProcessInfo,
-    plans: PlanCache,
-    data_cache: ExecutionDataCache,
-    router: QueueRouter,
-    confirmations: SendConfirmations,
-    counters: Counters,
-    broker: RabbitComponents | None,
-) -> Engine:
-    open_state = partial(
-        stores.state,
-        opened.journal,
-        plans.plan,
-        running_executions=partial(_list_running, opened.journal),
-        confirmations=confirmations,
-        find=data_cache.find,
-    )
-    if broker is not None:
-        delivery = _with_broker(broker, stores, open_state(), member)
-    else:
-        queue = stores.queue(
-            member.name,
-            settings.queues,
-            route=router.queue_of,
-            on_sent=confirmations.add,
-            renews=False,  # the keepalive thread renews what the queue delivers
-        )
-        delivery = _with_streams(settings, stores, queue, open_state(queue=queue), member)
-    wrapped = delivery.state
-    backend = Backend(
+def _backend(process: _Process, delivery: _Delivery, observer: ExecutionObserver | None) -> Backend:
+    settings, opened, stores = process.settings, process.opened, process.stores
+    state, broker = delivery.state, delivery.broker
+    return Backend(
         journal=opened.journal,
-        state=ObservedState(wrapped, observer) if observer is not None else wrapped,
+        state=ObservedState(state, observer) if observer is not None else state,
         queue=delivery.queue,
         blob=opened.blob,
         workflows=opened.workflows,
         retention=opened.retention,
         credentials=PostgresCredentials(opened.database, keys(settings)),
-        clock=clock,
+        clock=process.clock,
         triggers=PostgresTriggers(opened.database),
         expectations=PostgresExpectations(opened.database),
         admission=delivery.redis_state,
@@ -338,12 +341,8 @@ def _engine(
         bulk=PostgresBulkJobs(opened.database),
         counts=PostgresCounts(opened.database),
         hooks=PostgresHooks(opened.database),
-        block_marks=PostgresBlockMarks(opened.database, settings.journal, member.name),
+        block_marks=PostgresBlockMarks(opened.database, settings.journal, process.member.name),
     )
-    engine = new_engine(settings, backend, plans, registry, observer, member, data_cache, counters)
-    if broker is not None:
-        broker.connect(engine)
-    return engine
 
 
 def _dead_messages(settings: Settings, stores: RedisStores) -> DeadLetterQueue:
