@@ -4,6 +4,8 @@ owns the database file, as other processes call them over its socket.
 
 from __future__ import annotations
 
+from typing import get_type_hints
+
 import msgspec
 
 from rune.codec.rpc import Call, RpcMethods, ServiceProxy, remote
@@ -248,42 +250,33 @@ class OwnerWorkers(ServiceProxy):
     resume = remote(WorkerService.resume)
 
 
-PROXIES: dict[str, type[ServiceProxy]] = {
-    "handlers": OwnerHandlers,
-    "executions": OwnerExecutions,
-    "workflows": OwnerWorkflows,
-    "dead_letters": OwnerDeadLetters,
-    "dead_messages": OwnerDeadMessages,
-    "triggers": OwnerTriggers,
-    "credentials": OwnerCredentials,
-    "access": OwnerAccess,
-    "limits": OwnerLimits,
-    "bulk": OwnerBulk,
-    "workers": OwnerWorkers,
-}
+class OwnerServices:
+    """The services of the owner process, each under the name that it has in `Services`. `local`: there is none, and
+    this process runs the operations itself."""
+
+    executions: OwnerExecutions
+    workflows: OwnerWorkflows
+    dead_letters: OwnerDeadLetters
+    dead_messages: OwnerDeadMessages
+    triggers: OwnerTriggers
+    credentials: OwnerCredentials
+    access: OwnerAccess
+    limits: OwnerLimits
+    handlers: OwnerHandlers
+    bulk: OwnerBulk
+    workers: OwnerWorkers
+
+    def __init__(self, methods: RpcMethods, call: Call) -> None:
+        for name, proxy in PROXIES.items():
+            setattr(self, name, proxy(name, methods, call))
+        self.local = False
+
+
+PROXIES: dict[str, type[ServiceProxy]] = get_type_hints(OwnerServices)
 RPC_METHODS = tuple(
     f"{service}.{name}" for service, proxy in PROXIES.items() for name in vars(proxy) if name[0] != "_"
 )
 """The methods that other processes can call on the owner. It rejects all others."""
-
-
-class OwnerServices:
-    """The services of the owner process. `local`: there is none, and this process runs the operations itself."""
-
-    def __init__(self, methods: RpcMethods, call: Call) -> None:
-        self.executions = OwnerExecutions("executions", methods, call)
-        self.workflows = OwnerWorkflows("workflows", methods, call)
-        self.dead_letters = OwnerDeadLetters("dead_letters", methods, call)
-        self.dead_messages = OwnerDeadMessages("dead_messages", methods, call)
-        self.triggers = OwnerTriggers("triggers", methods, call)
-        self.credentials = OwnerCredentials("credentials", methods, call)
-        self.access = OwnerAccess("access", methods, call)
-        self.limits = OwnerLimits("limits", methods, call)
-        self.handlers = OwnerHandlers("handlers", methods, call)
-        self.bulk = OwnerBulk("bulk", methods, call)
-        self.workers = OwnerWorkers("workers", methods, call)
-        self.local = False
-
 
 LocalServices = Services | OwnerServices
 """The services of this process, or those of the owner process on the same machine."""
