@@ -84,7 +84,7 @@ def _separate_keys(of: Any) -> Any:
 
     def changed(self: Any, execution: str) -> Any:
         found = of(self, execution)
-        return tuple(each.replace(found[0], f"{self.prefix}:x:{{{execution}}}") for each in found)
+        return found._make(each.replace(found.fields, f"{self.prefix}:x:{{{execution}}}") for each in found)
 
     return changed
 
@@ -184,7 +184,7 @@ TABLE: dict[str, Fault] = {
     ),
     "f2": fault(
         "test_redis_state.py::test_h_f2_unsent_token_of_timer_is_sent_again",
-        edit_script("shared/store", "elseif each[6] ~= 'expire' then", "elseif false then"),
+        edit_script("shared/store", "elseif each[TOKEN.fate] ~= 'expire' then", "elseif false then"),
     ),
     "f6": fault(
         "test_redis_state.py::test_h_f6_timer_survives_restart_of_redis_without_persistence", NO_RECOVERY

@@ -166,8 +166,8 @@ TABLE: dict[str, Fault] = {
         "test_split.py::test_h_d5_failed_and_dead_end_items_are_counted[redis]",
         edit_script(
             "shared/transition",
-            "act.collect_item(path, e[2], e[3])",
-            "if e[3] == 1 then act.collect_item(path, e[2], e[3]) end",
+            "act.collect_item(path, e[GATHER.position], e[GATHER.mark])",
+            "if e[GATHER.mark] == 1 then act.collect_item(path, e[GATHER.position], e[GATHER.mark]) end",
         ),
     ),
     "d6-redis": fault(
@@ -237,8 +237,8 @@ TABLE: dict[str, Fault] = {
         "test_merge.py::test_h_e2_two_edges_of_one_source_are_two_arrivals[redis]",
         edit_script(
             "shared/transition",
-            "local arrival = 'a' .. name .. '|' .. e[3]",
-            "local arrival = 'a' .. name .. '|' .. e[5]",
+            "local arrival = 'a' .. name .. '|' .. e[ARRIVE.place]",
+            "local arrival = 'a' .. name .. '|' .. e[ARRIVE.source]",
         ),
     ),
     "e3-redis": same("test_merge.py::test_h_e3_race_timeout_starts_with_scope[redis]", merge.TABLE["e3"]),
@@ -257,8 +257,8 @@ TABLE: dict[str, Fault] = {
         "test_merge.py::test_h_e6_merge_inside_split_keeps_items_apart[redis]",
         edit_script(
             "shared/transition",
-            "local node, name = e[2], path .. '|' .. text(e[2])",
-            "local node, name = e[2], '|' .. text(e[2])",
+            "local node, name = e[ARRIVE.node], path .. '|' .. text(e[ARRIVE.node])",
+            "local node, name = e[ARRIVE.node], '|' .. text(e[ARRIVE.node])",
         ),
     ),
     "e7-redis": same("test_merge.py::test_h_e7_wait_before_merge_keeps_its_name[redis]", merge.TABLE["e7"]),
@@ -267,7 +267,7 @@ TABLE: dict[str, Fault] = {
         edit_script(
             "shared/transition",
             "return found, positions",
-            "table.sort(found, function(a, b) return a[6] < b[6] end) return found, positions",
+            "table.sort(found, function(a, b) return a[ARRIVAL.at] < b[ARRIVAL.at] end) return found, positions",
         ),
     ),
     "e9-redis": same("test_merge.py::test_h_e9_merge_output_is_visible_downstream[redis]", merge.TABLE["e9"]),

@@ -113,7 +113,7 @@ class RedisCluster:
 
     async def due_time(self, execution: str) -> int | None:
         """Return the time (epoch ms) of the next timer of an execution."""
-        due = await self._stores[0].client.call("ZSCORE", KeySpace(self.prefix).of(execution)[3], execution)
+        due = await self._stores[0].client.call("ZSCORE", KeySpace(self.prefix).of(execution).due, execution)
         return None if due is None else int(due)
 
     async def close(self) -> None:

@@ -29,7 +29,7 @@ from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlsplit
 
 import hiredis
 
-from rune.adapters.redis.constants import lua_constants
+from rune.adapters.redis.constants import lua_constants, with_positions
 from rune.errors import RuneError
 from rune.ports.journal import StoreDamagedError, StoreUnavailableError
 
@@ -218,7 +218,7 @@ class Library:
     def __init__(self, prefix: str) -> None:
         verbs = (f"queue/{verb}" if verb in QUEUE_VERBS else verb for verb in VERBS)
         parts = [(FOLDER / f"{name}.lua").read_text() for name in (*SHARED, *verbs)]
-        text = lua_constants(prefix) + _COMMENT.sub("", "\n".join(parts))
+        text = lua_constants(prefix) + with_positions(_COMMENT.sub("", "\n".join(parts)))
         sha = hashlib.sha256(text.encode()).hexdigest()[:SHA_LENGTH]
         registered = "".join(_REGISTER.format(verb=verb, sha=sha) for verb in VERBS)
         self.versions = "rune_" + re.sub(r"[^A-Za-z0-9]", "_", prefix)

@@ -11,7 +11,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -91,6 +91,20 @@ class StreamToken(msgspec.Struct, frozen=True, array_like=True, gc=False):
 _TOKEN_DECODER = msgspec.msgpack.Decoder(StreamToken)
 
 
+class ExecutionKeys(NamedTuple):
+    """The keys of the functions that change one execution, in the order of store.lua: those of its state, those of its
+    partition, and those that are for rebuilding."""
+
+    fields: str
+    timers: str
+    listeners: str
+    due: str
+    held: str
+    rebuild_lease: str
+    rebuilt_fields: str
+    activated: str
+
+
 class KeySpace:
     """Key names. Different prefixes separate independent installations on one server."""
 
@@ -142,14 +156,21 @@ class KeySpace:
 
     def activated(self, execution: str) -> str:
         """Mark of an execution that was rebuilt, or ended without a state: it must not be installed from memory."""
-        return self.of(execution)[7]
+        return self.of(execution).activated
 
-    def _of(self, execution: str) -> tuple[str, ...]:
-        """Return the keys of the functions that change one execution, in order; the last three are for rebuilding."""
+    def _of(self, execution: str) -> ExecutionKeys:
         tag = self._tags[self.partition(execution)]
         own = f"{tag}:x:{execution}"
-        rebuilding = f"{own}:fold", f"{own}:new", f"{own}:activated"
-        return own, f"{own}:t", f"{own}:n", f"{tag}:due", f"{tag}:held", *rebuilding
+        return ExecutionKeys(
+            fields=own,
+            timers=f"{own}:t",
+            listeners=f"{own}:n",
+            due=f"{tag}:due",
+            held=f"{tag}:held",
+            rebuild_lease=f"{own}:fold",
+            rebuilt_fields=f"{own}:new",
+            activated=f"{own}:activated",
+        )
 
 
 def find_none(execution: str) -> tuple[ExecutionRecord, Plan] | None:

@@ -364,7 +364,7 @@ class RedisState:
 
     async def server(self, execution: str) -> str:
         """Return the run id of the server that has the state of an execution."""
-        return (await self._client.server_run(self._keys.of(execution)[0]))[0]
+        return (await self._client.server_run(self._keys.of(execution).fields))[0]
 
     async def _run_rebuilding(
         self, cached: CachedExecution, run: Callable[[], Awaitable[Any]], *, again: bool = False
@@ -448,7 +448,7 @@ class RedisState:
                 return Claim("void", token, retried.now)
             reply = retried
         decoded = _CLAIM_REPLY.decode(reply)
-        run = await self._client.server_run(self._keys.of(execution)[0])
+        run = await self._client.server_run(self._keys.of(execution).fields)
         return self._decode_claim(execution, token, decoded.now, decoded.result, run)
 
     async def _settled(self, execution: str, token: Token) -> Claim | None:
@@ -457,7 +457,7 @@ class RedisState:
         end = await self._journal.end(execution)
         if end is not None:
             # A server that lost its last writes may hold a state of the execution, which nothing else would delete.
-            if await self._client.call("EXISTS", self._keys.of(execution)[0]):
+            if await self._client.call("EXISTS", self._keys.of(execution).fields):
                 await self.run("end", execution)
             return Claim("void", token, end.at)
         if token.fate is TokenPurpose.RUN:
@@ -474,7 +474,7 @@ class RedisState:
         decoder = _CLAIMS_REPLY if len(requests) > 1 else _CLAIM_REPLY
         decoded = decoder.decode(reply)
         results = decoded.result if isinstance(decoded.result, list) else [decoded.result]
-        run = await self._client.server_run(self._keys.of(execution)[0])
+        run = await self._client.server_run(self._keys.of(execution).fields)
         return [
             self._decode_claim(execution, token, decoded.now, result, run)
             for (_, token, _), result in zip(requests, results, strict=True)
@@ -527,7 +527,7 @@ class RedisState:
                 encode_path(token.path),
                 owner,
                 *delays,
-                streams=(f"{keys[0]}:e",),
+                streams=(f"{keys.fields}:e",),
             )
         )
 
@@ -623,7 +623,7 @@ class RedisState:
         token, execution = token_from_fields(claimed.token), cached.accepted.id
         if claimed.alone is not False:
             self._predictor.note(execution, token, now, claimed.alone)
-        fence = ((await self._client.server_run(self._keys.of(execution)[0]))[1], claimed.number)
+        fence = ((await self._client.server_run(self._keys.of(execution).fields))[1], claimed.number)
         tag = 0 if self._sender is None or entry is None else self._sender.keep(entry, token)
         claim = Claim("run", token, now, fence, claimed.rebuilt, recovered=claimed.rebuilt)
         return KeptToken(claim, tag)
@@ -670,7 +670,7 @@ class RedisState:
         return await self._run_fact(cached, "signal", _PACK((fact.at, fact.id, fact.name, path)))
 
     async def pause_state(self, execution: str) -> tuple[int, bool]:
-        packed = await self._client.call("HGET", self._keys.of(execution)[0], "!")
+        packed = await self._client.call("HGET", self._keys.of(execution).fields, "!")
         meta = msgspec.msgpack.decode(packed) if packed else {}
         if meta.get("i") == await self.server(execution):
             return meta.get("k", 0), "p" in meta
@@ -706,7 +706,7 @@ class RedisState:
 
     async def peek(self, execution: str) -> State | None:
         cached = await self._executions.of(execution)
-        raw = await self._client.call("HGETALL", self._keys.of(execution)[0])
+        raw = await self._client.call("HGETALL", self._keys.of(execution).fields)
         fields = read_fields(dict(zip(raw[::2], raw[1::2], strict=True)))
         if fields and fields["!"]["i"] == await self.server(execution):
             return decode_state(cached.plan, fields)
@@ -773,7 +773,7 @@ class RedisState:
 
     async def _preload(self, execution: str) -> None:
         """Load an execution whose timer will be due soon. The sweeper sends what a lost state still had to send."""
-        if not await self._client.call("EXISTS", self._keys.of(execution)[0]):
+        if not await self._client.call("EXISTS", self._keys.of(execution).fields):
             await self._rebuilder.load(
                 await self._executions.of(execution), left_to_sweeper=True, waits=False
             )
@@ -790,7 +790,7 @@ class RedisState:
         except Exception as error:
             log.warning("timers of %s are postponed: %s: %s", execution, type(error).__name__, error)
             later = await self.now() + REBUILD_LEASE_MS
-            await self._client.call("ZADD", self._keys.of(execution)[3], "XX", later, execution)
+            await self._client.call("ZADD", self._keys.of(execution).due, "XX", later, execution)
         return []
 
     async def _fire(self, execution: str, limit: int) -> list[DueTimer]:

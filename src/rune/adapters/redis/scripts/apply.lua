@@ -1,6 +1,6 @@
 -- Apply recorded decisions of one token, or of several tokens of the execution at once.
 -- KEYS     as in store.lua
--- ARGV[4]  decisions (msgpack): node, path, at, kind, info, effects
+-- ARGV[4]  decisions of the layout DECISION, see constants.py (msgpack)
 -- RETURNS  reply ok; or FOLD: no state of this server run; or BEHIND: the state lacks facts of the journal. FOLD and
 --          BEHIND change nothing
 -- A crash after this: emitted tokens are in the state but in no queue; the sweeper sends them.
@@ -8,8 +8,8 @@ function act.apply(claim)
   local decisions = cmsgpack.unpack(ARGV[4])
   local fields, count = { '!' }, 1
   for i = 1, #decisions do
-    local path = decisions[i][2]
-    local name = path .. '|' .. text(decisions[i][1])
+    local path = decisions[i][DECISION.path]
+    local name = path .. '|' .. text(decisions[i][DECISION.node])
     fields[count + 1], fields[count + 2] = 's' .. path, 'l' .. name
     fields[count + 3], fields[count + 4] = 'c' .. name, 'b' .. name
     count = count + 4
@@ -20,7 +20,7 @@ function act.apply(claim)
   end
   for i = 1, #decisions do
     local decision = decisions[i]
-    if decision[4] ~= 'choice' then act.drop_claim(decision[2], decision[1]) end
+    if decision[DECISION.kind] ~= 'choice' then act.drop_claim(decision[DECISION.path], decision[DECISION.node]) end
   end
   act.emit_waiting()
   local claimed = claim and act.claim_successor(claim) or false

@@ -1,6 +1,6 @@
 -- Claim a token, or several of the execution at once.
 -- KEYS     as in store.lua
--- ARGV[4..]  each: node, path, fate, attempt, resumed, owner, leased, and the token itself as it is sent (msgpack)
+-- ARGV[4..]  each of the layout CLAIM, see constants.py; token: as it is sent (msgpack)
 -- RETURNS  reply whose last part is verdict, token (false: as it was sent), number of the fence, whether it was
 --          claimed before, due time of the wait that ended, whether the execution was rebuilt, if it is the only
 --          token how many items have failed, when the first party of its join arrived, how often it was given back;
@@ -11,13 +11,13 @@
 local function claim_verdict(node, path, live, want)
   if meta.f then return 'void' end
   if not store.get('s' .. path) then return act.started(path) and 'done' or 'unknown' end
-  if want[3] == 'expire' then
+  if want[CLAIM.fate] == 'expire' then
     local timeout, since = act.join_waits(path, node)
     if meta.p or not since or timeout < 0 then return 'done' end
     return since + timeout + act.paused_since(since) > now and 'done' or 'run'
   end
   if not live then return act.is_done(path, node) and 'done' or 'unknown' end
-  if live.w or (live.t or 1) ~= want[4] or (live.m or false) ~= want[5] then return 'done' end
+  if live.w or (live.t or 1) ~= want[CLAIM.attempt] or (live.m or false) ~= want[CLAIM.resumed] then return 'done' end
   if meta.p and not live.k then store.write('l' .. path .. '|' .. text(node)).k = true end
   if live.k then return 'parked' end
   local runs = not live.f or live.f == 'overdue'
@@ -31,20 +31,20 @@ local given_back = 0
 local function take_lease(node, path, mine, verdict, want)
   local name = 'c' .. path .. '|' .. text(node)
   local claim = store.get(name)
-  if not claim and meta.m and mine[6] == 'run' and meta.c >= meta.m then
+  if not claim and meta.m and mine[TOKEN.fate] == 'run' and meta.c >= meta.m then
     act.hold_back(path, node, mine)
     return 'held back', false, false
   end
   if claim and claim.u and claim.u > now then return 'held', false, true end
   act.count_claim(path, node, claim)
   given_back = claim and claim.b or 0
-  if not want[7] and not claim then
+  if not want[CLAIM.leased] and not claim then
     store.put(name, { n = 0 })
     return verdict, false, false
   end
   -- From the time instead of a counter: an unloaded execution would restart its counter, and fences must never repeat.
   local number = math.max(store.moment(), claim and claim.n + 1 or 0)
-  store.put(name, { n = number, u = now + LEASE, o = want[6], e = claim and claim.e, b = claim and claim.b })
+  store.put(name, { n = number, u = now + LEASE, o = want[CLAIM.owner], e = claim and claim.e, b = claim and claim.b })
   held[act.member(path, node)] = now + LEASE - (meta.o or 0)
   return verdict, number, claim and true or false
 end
@@ -57,7 +57,7 @@ local function differs(token, other)
 end
 
 local function claim_one(want)
-  local node, path, mine = want[1], want[2], want[8]
+  local node, path, mine = want[CLAIM.node], want[CLAIM.path], want[CLAIM.token]
   local live = store.get('s' .. path) and store.get('l' .. path .. '|' .. text(node))
   if live then
     store.send(path, node, live)
@@ -71,8 +71,8 @@ local function claim_one(want)
     if due then store.drop('w' .. path .. '|' .. text(node)) end
   end
   local alone = path == '' and live and store.get('s').c == 1 and not meta.u and not meta.f and (meta.v or 0) or false
-  local joined = live and #mine[5] > 0 and store.get('b' .. path .. '|' .. text(node))
-  local other = differs(mine, want[8])
+  local joined = live and #mine[TOKEN.arrived] > 0 and store.get('b' .. path .. '|' .. text(node))
+  local other = differs(mine, want[CLAIM.token])
   return { verdict, other, number, again, due or false, meta.rb or false, alone, joined and joined.f or false,
     given_back }
 end
@@ -81,8 +81,8 @@ verbs.claim = function()
   local wants, fields, count = {}, { '!' }, 1
   for i = 4, #ARGV do
     local want = cmsgpack.unpack(ARGV[i])
-    local name = want[2] .. '|' .. text(want[1])
-    fields[count + 1], fields[count + 2], fields[count + 3] = 's' .. want[2], 'l' .. name, 'c' .. name
+    local name = want[CLAIM.path] .. '|' .. text(want[CLAIM.node])
+    fields[count + 1], fields[count + 2], fields[count + 3] = 's' .. want[CLAIM.path], 'l' .. name, 'c' .. name
     count = count + 3
     wants[i - 3] = want
   end

@@ -1,7 +1,7 @@
 -- Fire the due timers of one execution.
 -- KEYS     as in store.lua
 -- ARGV[4]  maximum number   ARGV[8] the end of an execution that timed out   ARGV[9] ms that a rebuild may take
--- RETURNS  reply whose last part lists timer, due, emitted, finish, end by failed items of each; or FOLD: the
+-- RETURNS  reply whose last part lists the timers in the layout FIRED, see constants.py; or FOLD: the
 --          execution is postponed while it is rebuilt, and due again if that fails
 -- A crash after this: resumed tokens are in no queue; the sweeper sends them. Timers without a token stay armed.
 verbs.fire = function()
@@ -23,7 +23,7 @@ verbs.fire = function()
     timers[timer] = false
     act.fire(kind, node, path, chore and number or tonumber(number), timer)
     if kind == 'w' and #emitted > 0 then store.put('w' .. path .. '|' .. text(node), tonumber(found[i + 1])) end
-    for _, each in ipairs(emitted) do act.drop_claim(each[2], each[1]) end
+    for _, each in ipairs(emitted) do act.drop_claim(each[TOKEN.path], each[TOKEN.node]) end
     local late = kind == 'l' and not timers[timer] and not meta.lt
     if late or #emitted + (finish and 1 or 0) > 0 and kind ~= 'w' and kind ~= 'r' and not chore then timers[timer] = now + LEASE end
     local items = store.failures()
@@ -32,6 +32,6 @@ verbs.fire = function()
   end
   if not next(timers) then timers['x'] = false end
   store.flush()
-  for _, each in ipairs(fired) do each[3] = store.deliver(each[3]) end
+  for _, each in ipairs(fired) do each[FIRED.emitted] = store.deliver(each[FIRED.emitted]) end
   return store.reply('ok', fired)
 end

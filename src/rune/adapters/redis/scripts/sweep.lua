@@ -1,14 +1,14 @@
 -- Resend tokens whose lease has expired or that were sent and never claimed. Those of a paused execution are sent when
 -- it is resumed: it may be paused because it blocks every worker.
 -- KEYS     as in store.lua
--- ARGV[4]  node, path of each (msgpack)
+-- ARGV[4]  each of the layout SWEPT, see constants.py (msgpack)
 -- RETURNS  reply with the unclaimed tokens; an execution without state becomes due at once
 -- A crash after this: they are swept again after the time that a caller has to send them.
 verbs.sweep = function()
   local opened = store.open()
   local unsent = {}
   for _, each in ipairs(cmsgpack.unpack(ARGV[4])) do
-    local node, path = each[1], each[2]
+    local node, path = each[SWEPT.node], each[SWEPT.path]
     local member, name = ARGV[3] .. '|' .. text(node) .. '|' .. path, path .. '|' .. text(node)
     held[member] = false
     local live = opened and not meta.f and store.get('l' .. name)

@@ -15,20 +15,22 @@ function act.started(path)
   return false
 end
 
--- decision: node, path, at, kind, info, effects
+-- decision: of the layout DECISION; LAYOUTS of constants.py names the positions of this list and of its parts.
 function act.decide(decision)
-  local node, path, kind, info = decision[1], decision[2], decision[4], decision[5]
-  at = decision[3]
+  local node, path = decision[DECISION.node], decision[DECISION.path]
+  local kind, info = decision[DECISION.kind], decision[DECISION.info]
+  at = decision[DECISION.at]
   if not store.get('s' .. path) then return act.started(path) end
   local live = store.get('l' .. path .. '|' .. text(node))
   if act.is_done(path, node) and (not live or kind ~= 'skip') then return true end
-  local given, named = live and live.j, kind == 'result' and info[6] or kind == 'attempt' and info[3]
-  local superseded = kind == 'attempt' and live and (live.t or 1) > info[1]
+  local given = live and live.j
+  local named = kind == 'result' and info[RESULT.signal] or kind == 'attempt' and info[ATTEMPT.signal]
+  local superseded = kind == 'attempt' and live and (live.t or 1) > info[ATTEMPT.attempt]
   -- The fact took a signal that this state still holds or gave to another token.
-  if named and not superseded and not (given and given[2] == named) then return false end
+  if named and not superseded and not (given and given[SIGNAL.id] == named) then return false end
   local did
   if kind == 'skip' or kind == 'result' then
-    did = act.complete(path, node, live, info, decision[6])
+    did = act.complete(path, node, live, info, decision[DECISION.effects])
   elseif not live then
     return false
   elseif kind == 'attempt' then
@@ -44,7 +46,7 @@ function act.decide(decision)
   return true
 end
 
--- info: status, timeout, from, the split whose items it collects, the region it cancels, the signal it took
+-- info: of the layout RESULT: gathers, the split whose items it collects; region, that it cancels; signal, that it took.
 function act.complete(path, node, live, info, effects)
   if live then
     act.remove(path, node, live)
@@ -59,17 +61,17 @@ function act.complete(path, node, live, info, effects)
   end
   act.set_done(path, node)
   act.drop_barrier(path, node)
-  if info[4] >= 0 then act.release(path, info[4], info[1] ~= 'ok') end
-  if info[5] and info[1] == 'ok' then act.cancel_region(path, node, info[5]) end
+  if info[RESULT.gathers] >= 0 then act.release(path, info[RESULT.gathers], info[RESULT.status] ~= 'ok') end
+  if info[RESULT.region] and info[RESULT.status] == 'ok' then act.cancel_region(path, node, info[RESULT.region]) end
   act.perform(path, effects)
   return true
 end
 
 -- Only a join can time out before it has a token.
 function act.times_out(path, node, info)
-  if info[1] ~= 'failed' or info[2] < 0 then return false end
-  return info[3] == 'scope' or store.get('b' .. path .. '|' .. text(node))
-    or (info[4] >= 0 and store.get('f' .. path .. '|' .. text(info[4])))
+  if info[RESULT.status] ~= 'failed' or info[RESULT.timeout] < 0 then return false end
+  return info[RESULT.from] == 'scope' or store.get('b' .. path .. '|' .. text(node))
+    or (info[RESULT.gathers] >= 0 and store.get('f' .. path .. '|' .. text(info[RESULT.gathers])))
 end
 
 function act.remove(path, node, live)
@@ -95,12 +97,12 @@ function act.release(path, split, given_up)
   fan.c, fan.z = fan.c or given_up or nil, true
 end
 
--- info: attempt, due, the signal it took
+-- info: of the layout ATTEMPT: signal, that it took.
 function act.try_again(path, node, live, info)
-  if (live.t or 1) ~= info[1] then return false end
+  if (live.t or 1) ~= info[ATTEMPT.attempt] then return false end
   if live.w then act.stop_waiting(path, node, live) end
-  live.t, live.m, live.g, live.f, live.j = info[1] + 1, nil, nil, nil, nil
-  act.wait_until(path, node, live, info[2])
+  live.t, live.m, live.g, live.f, live.j = info[ATTEMPT.attempt] + 1, nil, nil, nil, nil
+  act.wait_until(path, node, live, info[ATTEMPT.due])
   act.end_if_pointless(path, node, live)
   return true
 end
@@ -112,25 +114,29 @@ function act.end_if_pointless(path, node, live)
   end
 end
 
--- info: attempt, due, signal, deadline
+-- info: of the layout SUSPENSION.
 function act.suspend(path, node, live, info)
-  if (live.t or 1) ~= info[1] or live.m then return false end
+  if (live.t or 1) ~= info[SUSPENSION.attempt] or live.m then return false end
   live.m = true
-  act.wait_until(path, node, live, info[2])
-  if info[3] then act.wait_for_signal(path, node, live, info[3], info[4]) end
+  act.wait_until(path, node, live, info[SUSPENSION.due])
+  if info[SUSPENSION.signal] then
+    act.wait_for_signal(path, node, live, info[SUSPENSION.signal], info[SUSPENSION.deadline])
+  end
   act.end_if_pointless(path, node, live)
   return true
 end
 
--- info: arrived, payload, error, region
+-- info: of the layout CHOICE.
 function act.choose(path, node, live, info)
-  local cancels = info[4]
+  local cancels = info[CHOICE.region]
   for _, each in ipairs(meta.r or {}) do
-    if each[1] == node and each[2] == path then cancels = false end
+    if each[REGION.node] == node and each[REGION.path] == path then cancels = false end
   end
-  local same = (live.r or '') == info[1] and live.p == info[2] and (live.e or false) == info[3]
+  local same = (live.r or '') == info[CHOICE.arrived] and live.p == info[CHOICE.payload]
+    and (live.e or false) == info[CHOICE.error]
   if same and not cancels then return false end
-  live.r, live.p, live.e = info[1] ~= '' and info[1] or nil, info[2], info[3] or nil
+  live.r = info[CHOICE.arrived] ~= '' and info[CHOICE.arrived] or nil
+  live.p, live.e = info[CHOICE.payload], info[CHOICE.error] or nil
   changed['l' .. path .. '|' .. text(node)] = true
   if cancels then act.cancel_region(path, node, cancels) end
   return true

@@ -20,11 +20,12 @@ function act.drop_claim(path, node)
   end
 end
 
--- Claim the only token that this call emits for the worker whose decisions emit it, as `claim` would. want: node, path,
--- owner. Return false and leave it to a queue if there are other tokens or if `claim` has more to decide: in a paused
--- execution or one with a limit of parallel nodes, for a token that was claimed before or that leads to a lost race.
+-- Claim the only token that this call emits for the worker whose decisions emit it, as `claim` would. want: of the
+-- layout SUCCESSOR. Return false and leave it to a queue if there are other tokens or if `claim` has more to decide: in
+-- a paused execution or one with a limit of parallel nodes, for a token that was claimed before or that leads to a lost
+-- race.
 function act.claim_successor(want)
-  local node, path, owner, only = want[1], want[2], want[3], nil
+  local node, path, owner, only = want[SUCCESSOR.node], want[SUCCESSOR.path], want[SUCCESSOR.owner], nil
   if meta.f or meta.p or meta.m then return false end
   for i = 1, #emitted do
     if is_open(emitted[i]) then
@@ -32,7 +33,8 @@ function act.claim_successor(want)
       only = emitted[i]
     end
   end
-  if not only or only[1] ~= node or only[2] ~= path or only[6] ~= 'run' or only[8] then return false end
+  if not only or only[TOKEN.node] ~= node or only[TOKEN.path] ~= path then return false end
+  if only[TOKEN.fate] ~= 'run' or only[TOKEN.resumed] then return false end
   local name = 'c' .. path .. '|' .. text(node)
   if store.get(name) or act.is_pointless(node, path) then return false end
   local number = store.moment()
@@ -48,7 +50,7 @@ function act.hold_back(path, node, token)
   held[act.member(path, node)] = now + RESEND - (meta.o or 0)
   local waiting = store.get('z') or {}
   for i, each in ipairs(waiting) do
-    if each[1] == node and each[2] == path then
+    if each[TOKEN.node] == node and each[TOKEN.path] == path then
       waiting[i] = token
       store.put('z', waiting)
       return
@@ -65,7 +67,7 @@ function act.count_claim(path, node, claim)
   changed['!'] = true
   local waiting = store.get('z') or {}
   for i, each in ipairs(waiting) do
-    if each[1] == node and each[2] == path then
+    if each[TOKEN.node] == node and each[TOKEN.path] == path then
       table.remove(waiting, i)
       act.store_waiting(waiting)
       return

@@ -15,6 +15,27 @@
 -- empty   ARGV[7] the entry to delete, or empty; apply: ARGV[7..] entries of one stream
 --
 -- PREFIX, LEASE, UNSENT, SEND_MARKS and CHILD are written before this file by constants.py, from the names of Python.
+-- It also replaces the names of positions: token[TOKEN.fate] is token[6], see LAYOUTS there.
+--
+-- Parts of the fields, as snapshot.py writes them. Absent: false, 0 or none, so that most fields are short.
+-- !  meta      i run of the server   o offset of a simulated clock   ft the clock is simulated   rb read back from the
+--              journal   np ms that it has to wait to be unloaded   k number of the last pause or resume   p paused since
+--              pc claims while it is paused   ps earlier pauses   lt it is late   f its end   u failures that no
+--              aggregator collects   v failed items   r cancelled regions   lc tokens that wait for children   m limit of
+--              parallel nodes   c claims counted against it   a items that run   li, lw limits of such items, of all
+--              fan-outs and of one
+-- #  fixed     s start   t timeout   l time after which it is late   r races
+-- s  scope     o opened at   c live tokens and items   a those that do not wait   s its item counts as running   x its item
+--              has failed   d done nodes (bits)   f fan-outs
+-- l  live      p payload   e error   r arrived   f fate   t attempt   m resumed   g signal   j the same with its value
+--              i items   z at   o last arrival   w it waits   k parked by a pause   d due   s signal waited for   x deadline
+--              h waits since
+-- c  claim     n number of the fence   u until   o owner   e engine errors   b how often it was given back   r rebuilt
+-- b  barrier   p parties   n arrived   l of them alive   f first   t latest arrival   x timeout   y counted from   o open
+-- F  fixed     n items   p payload   e error   w window   g aggregator   m edges into it   t, o its timeout, counted from
+--              x effects that start an item   r races
+-- f  fan-out   n items   x next item   i open items   a running ones   r collected places   f, l first and latest of them
+--              q place of the latest   c no further items   z its marks are deleted   d items that a rebuild started ahead
 
 -- ms after which sent tokens that no worker has claimed are sent again
 local RESEND = 60000
@@ -316,15 +337,16 @@ end
 
 -- Whether a token that this call has emitted still has to run at its end.
 local function is_open(token)
-  if token[6] == 'expire' then return true end
-  local live = store.get('l' .. token[2] .. '|' .. token[1])
-  return live and not live.w and not live.k and (live.t or 1) == token[7] and (live.m or false) == token[8]
+  if token[TOKEN.fate] == 'expire' then return true end
+  local live = store.get('l' .. token[TOKEN.path] .. '|' .. token[TOKEN.node])
+  return live and not live.w and not live.k
+    and (live.t or 1) == token[TOKEN.attempt] and (live.m or false) == token[TOKEN.resumed]
 end
 
 -- Items of fan-outs use the streams after those of other tokens.
 local function stream_of(token, routes)
-  local key = routes[token[1]] or 6
-  if token[2] == '' then return key end
+  local key = routes[token[TOKEN.node]] or 6
+  if token[TOKEN.path] == '' then return key end
   local named = (#KEYS - 8) / 2
   return key == 6 and 8 + named or key + named + 1
 end
@@ -346,9 +368,9 @@ function store.deliver(tokens)
     if is_open(each) then
       if sends then
         redis.call('XADD', KEYS[stream_of(each, routes)], '*', 'x', ARGV[3], 't', cmsgpack.pack(each))
-      elseif each[6] ~= 'expire' then
-        again[#again + 1] = store.unsent(each[7], each[8])
-        again[#again + 1] = ARGV[3] .. '|' .. text(each[1]) .. '|' .. each[2]
+      elseif each[TOKEN.fate] ~= 'expire' then
+        again[#again + 1] = store.unsent(each[TOKEN.attempt], each[TOKEN.resumed])
+        again[#again + 1] = ARGV[3] .. '|' .. text(each[TOKEN.node]) .. '|' .. each[TOKEN.path]
       end
     end
   end

@@ -3,7 +3,9 @@
 -- For how many ms the execution was paused since a given time.
 function act.paused_since(since)
   local total = 0
-  for _, each in ipairs(meta.ps or {}) do total = total + math.max(0, each[2] - math.max(each[1], since)) end
+  for _, each in ipairs(meta.ps or {}) do
+    total = total + math.max(0, each[PAUSE.ended] - math.max(each[PAUSE.began], since))
+  end
   return total
 end
 
@@ -18,7 +20,7 @@ function act.join_waits(path, node)
   if act.is_done(path, node) or store.get('l' .. path .. '|' .. text(node)) then return nil end
   local scope = store.get('s' .. path)
   for _, each in ipairs(act.races(path)) do
-    if each[1] == node then return each[2], scope.o end
+    if each[RACE.node] == node then return each[RACE.timeout], scope.o end
   end
   for _, split in ipairs(scope.f or {}) do
     local fixed = store.get('F' .. path .. '|' .. text(split))
@@ -40,7 +42,7 @@ function act.fire(kind, node, path, number, timer)
     if not meta.p then act.unpark(tostring(number)) end
   elseif kind == 'x' then
     act.cancel_some(node, tostring(number))
-    act.propagate_up_to(meta.r[node][2], '')
+    act.propagate_up_to(meta.r[node][REGION.path], '')
     act.propagate_counts('', true)
   elseif kind == 'd' then
     act.deadline(timer)
@@ -70,8 +72,8 @@ function act.expire(path, node, timer)
   local barrier, listed = store.get('b' .. path .. '|' .. text(node)), {}
   if barrier then
     local arrivals = act.arrivals(path, node, barrier)
-    table.sort(arrivals, function(a, b) return a[1] < b[1] end)
-    for i, each in ipairs(arrivals) do listed[i] = each[1] .. '=' .. (each[4] or 's') end
+    table.sort(arrivals, function(a, b) return a[ARRIVAL.edge] < b[ARRIVAL.edge] end)
+    for i, each in ipairs(arrivals) do listed[i] = each[ARRIVAL.edge] .. '=' .. (each[ARRIVAL.payload] or 's') end
   end
   store.send(path, node, { p = 's', r = table.concat(listed, ' '), f = 'expire' })
 end
@@ -117,7 +119,7 @@ function act.unpark_token(path, node, live, field)
 end
 
 function act.arm_scope(path, scope)
-  for _, each in ipairs(act.races(path)) do act.arm_join(path, each[1]) end
+  for _, each in ipairs(act.races(path)) do act.arm_join(path, each[RACE.node]) end
   for _, split in ipairs(scope.f or {}) do
     local gathers = store.get('F' .. path .. '|' .. text(split)).g
     if gathers >= 0 then act.arm_join(path, gathers) end

@@ -1,4 +1,5 @@
 -- Translation of rune.core.execution.transition: the only place where tokens, joins, windows and counts change.
+-- e[ARRIVE.place] and the like: positions in a list, named in LAYOUTS of constants.py.
 -- Paths are texts such as 3.5.7.2; references are opaque texts, of which two kinds are built here (i: item, e: entered).
 local CHUNK, FIRST_FAILURES, FINISH_GRACE, MARKS = 128, 10, 3000, 512
 local COMPLETED = '{"status":"completed"}'
@@ -33,7 +34,7 @@ end
 -- Whether a token leads only to a race that was won by another branch.
 function act.is_pointless(node, path)
   for _, each in ipairs(meta.r or {}) do
-    if each[3]:find(',' .. text(node) .. ',', 1, true) and act.within(path, each[2]) then return true end
+    if each[REGION.nodes]:find(',' .. text(node) .. ',', 1, true) and act.within(path, each[REGION.path]) then return true end
   end
   return false
 end
@@ -59,21 +60,21 @@ end
 -- payload and error are those of the fan-out item if the effect comes from its template.
 function act.perform(path, effects, payload, error)
   for _, e in ipairs(effects) do
-    local kind = e[1]
-    if kind == 1 then
-      act.emit(path, e[2], { p = payload or e[3], e = error or e[4] or nil })
-    elseif kind == 2 then
-      act.arrive(path, e, payload or e[11], error or e[12])
-    elseif kind == 3 then
-      act.collect_item(path, e[2], e[3])
-    elseif kind == 4 then
-      act.set_done(path, e[2])
-    elseif kind == 5 then
+    local kind = e[EFFECT.kind]
+    if kind == KIND.emit then
+      act.emit(path, e[EMIT.node], { p = payload or e[EMIT.payload], e = error or e[EMIT.error] or nil })
+    elseif kind == KIND.arrive then
+      act.arrive(path, e, payload or e[ARRIVE.payload], error or e[ARRIVE.error])
+    elseif kind == KIND.gather then
+      act.collect_item(path, e[GATHER.position], e[GATHER.mark])
+    elseif kind == KIND.skip then
+      act.set_done(path, e[SKIP.node])
+    elseif kind == KIND.spread then
       act.fan_out(path, e)
-    elseif kind == 6 then
-      act.count_failure(path, e[2], e[3])
+    elseif kind == KIND.uncollected then
+      act.count_failure(path, e[UNCOLLECTED.node], e[UNCOLLECTED.failure])
     else
-      act.finish(e[2])
+      act.finish(e[FINISH.ending])
     end
   end
 end
@@ -87,27 +88,29 @@ local function verdict(opens, parties, live, arrived)
   return live + missing < opens and 'unreachable' or nil
 end
 
--- e: 2, node, place, edge, source, parties, opens, timeout, from, alive, payload, error
+-- e: an effect of the layout ARRIVE.
 function act.arrive(path, e, payload, error)
-  local node, name = e[2], path .. '|' .. text(e[2])
+  local node, name = e[ARRIVE.node], path .. '|' .. text(e[ARRIVE.node])
   if act.is_done(path, node) then return end
   local barrier = store.get('b' .. name)
-  local arrival = 'a' .. name .. '|' .. e[3]
+  local arrival = 'a' .. name .. '|' .. e[ARRIVE.place]
   if barrier and store.get(arrival) then return end
-  if not barrier then barrier = { n = 0, l = 0, f = at, t = at, p = e[6], x = e[8], y = e[9] } end
+  if not barrier then
+    barrier = { n = 0, l = 0, f = at, t = at, p = e[ARRIVE.parties], x = e[ARRIVE.timeout], y = e[ARRIVE.from] }
+  end
   store.put('b' .. name, barrier)
-  store.put(arrival, { e[4], e[5], e[10], payload or false, error or false, at })
+  store.put(arrival, { e[ARRIVE.edge], e[ARRIVE.source], e[ARRIVE.alive], payload or false, error or false, at })
   barrier.n = barrier.n + 1
-  barrier.l = barrier.l + (e[10] and 1 or 0)
+  barrier.l = barrier.l + (e[ARRIVE.alive] and 1 or 0)
   barrier.f, barrier.t = math.min(barrier.f, at), math.max(barrier.t, at)
   if barrier.o then return end
-  local fate = verdict(e[7], e[6], barrier.l, barrier.n)
+  local fate = verdict(e[ARRIVE.opens], e[ARRIVE.parties], barrier.l, barrier.n)
   if not fate then
-    act.wait_on(path, node, e[8], e[9], barrier.n == 1)
+    act.wait_on(path, node, e[ARRIVE.timeout], e[ARRIVE.from], barrier.n == 1)
     return
   end
   barrier.o = true
-  if e[8] >= 0 then store.disarm('j', node, path, 0) end
+  if e[ARRIVE.timeout] >= 0 then store.disarm('j', node, path, 0) end
   act.emit(path, node, act.opened(path, node, barrier, fate))
 end
 
@@ -135,14 +138,14 @@ function act.opened(path, node, barrier, fate)
   local several, last, latest = false, 0, -1
   local arrivals, positions = act.arrivals(path, node, barrier)
   for i, each in ipairs(arrivals) do
-    if each[6] >= latest then last, latest = positions[i], each[6] end
-    if each[3] then
-      listed[#listed + 1] = each[1] .. '=' .. (each[4] or 's')
-      payload = payload or each[4] or 's'
-      several = several or (source ~= nil and source ~= each[2])
-      source = each[2]
+    if each[ARRIVAL.at] >= latest then last, latest = positions[i], each[ARRIVAL.at] end
+    if each[ARRIVAL.alive] then
+      listed[#listed + 1] = each[ARRIVAL.edge] .. '=' .. (each[ARRIVAL.payload] or 's')
+      payload = payload or each[ARRIVAL.payload] or 's'
+      several = several or (source ~= nil and source ~= each[ARRIVAL.source])
+      source = each[ARRIVAL.source]
     end
-    if (each[3] or fate == 'skip') and each[5] then error = error or each[5] end
+    if (each[ARRIVAL.alive] or fate == 'skip') and each[ARRIVAL.error] then error = error or each[ARRIVAL.error] end
   end
   if several or not payload then payload = 'e' .. text(node) .. '@' .. path end
   return {
@@ -191,13 +194,13 @@ end
 
 local function earlier(a, b)
   local left, right = {}, {}
-  for each in a[1]:gmatch('%d+') do left[#left + 1] = tonumber(each) end
-  for each in b[1]:gmatch('%d+') do right[#right + 1] = tonumber(each) end
+  for each in a[FAILURE.path]:gmatch('%d+') do left[#left + 1] = tonumber(each) end
+  for each in b[FAILURE.path]:gmatch('%d+') do right[#right + 1] = tonumber(each) end
   for i = 1, math.min(#left, #right) do
     if left[i] ~= right[i] then return left[i] < right[i] end
   end
   if #left ~= #right then return #left < #right end
-  return a[2] < b[2]
+  return a[FAILURE.node] < b[FAILURE.node]
 end
 
 -- Count an item as failed, once however many of its paths fail.
@@ -219,14 +222,15 @@ function act.count_failure(path, node, failure)
   store.put('e', first)
 end
 
--- e: 5, node, count, payload, error, window, aggregator, edges, timeout, from, template, races
+-- e: an effect of the layout SPREAD.
 function act.fan_out(path, e)
-  local split, count = e[2], e[3]
+  local split, count = e[SPREAD.node], e[SPREAD.count]
   local name, scope = path .. '|' .. text(split), store.write('s' .. path)
   scope.f = scope.f or {}
   scope.f[#scope.f + 1] = split
   local fixed = {
-    n = count, p = e[4], e = e[5], w = e[6], g = e[7], m = e[8], t = e[9], o = e[10], x = e[11], r = e[12],
+    n = count, p = e[SPREAD.payload], e = e[SPREAD.error], w = e[SPREAD.window], g = e[SPREAD.aggregator],
+    m = e[SPREAD.edges], t = e[SPREAD.timeout], o = e[SPREAD.from], x = e[SPREAD.template], r = e[SPREAD.races],
   }
   store.put('F' .. name, fixed)
   local fan = store.put('f' .. name, { n = count, x = 0, i = 0, a = 0 })
@@ -284,7 +288,7 @@ function act.start_item(path, split, item, fan, fixed)
 end
 
 function act.arm_races(path, races)
-  for _, each in ipairs(races) do store.arm('j', each[1], path, 0, at + each[2]) end
+  for _, each in ipairs(races) do store.arm('j', each[RACE.node], path, 0, at + each[RACE.timeout]) end
 end
 
 -- A cancelled region starts no further items; those never started count as dead at its aggregator.

@@ -19,8 +19,8 @@ local function is_before(a, b)
 end
 
 local function is_earlier(a, b)
-  if a[1] ~= b[1] then return a[1] < b[1] end
-  return is_before(a[2], b[2])
+  if a[SIGNAL.at] ~= b[SIGNAL.at] then return a[SIGNAL.at] < b[SIGNAL.at] end
+  return is_before(a[SIGNAL.id], b[SIGNAL.id])
 end
 
 -- The two members of a listener, by name and by name and lineage. Both sort the longest wait first.
@@ -60,7 +60,7 @@ function act.wait_for_signal(path, node, live, name, deadline)
   if deadline and (not live.d or deadline < live.d) then act.set_own_timer(path, node, live, deadline) end
   local unheeded = store.get('q') or {}
   for i, signal in ipairs(unheeded) do
-    if signal[3] == name and (not signal[4] or signal[4] == path) then
+    if signal[SIGNAL.name] == name and (not signal[SIGNAL.path] or signal[SIGNAL.path] == path) then
       table.remove(unheeded, i)
       if #unheeded > 0 then store.put('q', unheeded) else store.drop('q') end
       act.give_signal(path, node, live, signal)
@@ -88,9 +88,9 @@ function act.longest_waiting(name, path)
   if best then return best:match('!([%d.]*)!(%d+)$') end
 end
 
--- Deliver a signal (at, id, name, path) to its longest-waiting listener, or store it if there is none.
+-- Deliver a signal (of the layout SIGNAL) to its longest-waiting listener, or store it if there is none.
 function act.route_signal(signal)
-  local path, node = act.longest_waiting(signal[3], signal[4])
+  local path, node = act.longest_waiting(signal[SIGNAL.name], signal[SIGNAL.path])
   if path then
     act.give_signal(path, tonumber(node), store.write('l' .. path .. '|' .. tonumber(node)), signal)
     act.propagate_counts(path, true)
@@ -115,7 +115,7 @@ end
 
 function act.give_signal(path, node, live, signal)
   act.set_own_timer(path, node, live, false)
-  live.g, live.j = signal[2], signal
+  live.g, live.j = signal[SIGNAL.id], signal
   act.wake(path, node, live)
 end
 
@@ -149,13 +149,13 @@ function act.cancel_some(number, cursor)
   local fields, following = store.scan(cursor)
   for _, field in ipairs(fields) do
     local kind, inner, node = field:match('^([ls])([%d.]*)|?(%d*)$')
-    if kind and cache[field] and act.within(inner, region[2]) then
+    if kind and cache[field] and act.within(inner, region[REGION.path]) then
       if kind == 's' then
         for _, split in ipairs(cache[field].f or {}) do act.start_items(inner, split) end
-        act.propagate_up_to(inner, region[2])
-      elseif cache[field].w and region[3]:find(',' .. text(node) .. ',', 1, true) then
+        act.propagate_up_to(inner, region[REGION.path])
+      elseif cache[field].w and region[REGION.nodes]:find(',' .. text(node) .. ',', 1, true) then
         act.wake(inner, tonumber(node), cache[field])
-        act.propagate_up_to(inner, region[2])
+        act.propagate_up_to(inner, region[REGION.path])
       end
     end
   end
