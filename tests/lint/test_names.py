@@ -88,7 +88,7 @@ def test_module_has_one_logger() -> None:
 
 
 def test_module_has_one_loop() -> None:
-    """A loop is what `run` of a class repeats until it is cancelled."""
+    """A loop is what `run` of a class repeats until it is cancelled, itself or in tasks that it creates."""
     assert {str(path.relative_to(PACKAGE)) for path in modules() if len(_loops(path)) > 1} == set()
 
 
@@ -97,7 +97,31 @@ def _loops(path: pathlib.Path) -> list[str]:
         part.name
         for part in parsed(path).body
         if isinstance(part, ast.ClassDef)
-        for method in part.body
-        if isinstance(method, ast.AsyncFunctionDef) and method.name == "run"
-        if any(isinstance(inner, ast.While) for inner in ast.walk(method))
+        if any(
+            isinstance(inner, ast.While) and any(isinstance(each, ast.Await) for each in ast.walk(inner))
+            for method in _behind_run(part)
+            for inner in ast.walk(method)
+        )
     ]
+
+
+def _behind_run(kind: ast.ClassDef) -> list[ast.AsyncFunctionDef]:
+    """Return `run` of a class and the coroutines of the class that it names, directly or through other methods."""
+    methods = {
+        each.name: each for each in kind.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    if not isinstance(methods.get("run"), ast.AsyncFunctionDef):
+        return []
+    reached, waiting = {"run"}, ["run"]
+    while waiting:
+        named = {
+            part.attr
+            for part in ast.walk(methods[waiting.pop()])
+            if isinstance(part, ast.Attribute)
+            and isinstance(part.value, ast.Name)
+            and part.value.id == "self"
+        }
+        new = (named & methods.keys()) - reached
+        reached |= new
+        waiting += new
+    return [each for name in reached if isinstance(each := methods[name], ast.AsyncFunctionDef)]

@@ -68,7 +68,8 @@ from rune.runtime.backend import Backend
 from rune.runtime.components import Services
 from rune.runtime.engine import ROLES, Engine
 from rune.runtime.execution_data import ExecutionDataCache
-from rune.runtime.live import LiveFollower, RunningNodes
+from rune.runtime.live import RunningNodes
+from rune.runtime.live_follower import LiveFollower
 from rune.runtime.maintenance.heartbeat import this_process
 from rune.runtime.plan_cache import PlanCache, QueueRouter
 from rune.runtime.queries.reader import ExecutionReader

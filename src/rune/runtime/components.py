@@ -18,7 +18,8 @@ from rune.runtime.lifecycle.launcher import Launcher
 from rune.runtime.lifecycle.outbox_marker import OutboxMarker
 from rune.runtime.lifecycle.parent_reporter import ParentReporter
 from rune.runtime.lifecycle.signals import SignalDelivery
-from rune.runtime.live import LiveFollower, RunningNodes
+from rune.runtime.live import RunningNodes
+from rune.runtime.live_follower import LiveFollower
 from rune.runtime.messaging.completion_publisher import CompletionPublisher, ExternalExecutor
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.access import AccessService

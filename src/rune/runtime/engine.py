@@ -23,7 +23,9 @@ from rune.runtime.execution_data import ExecutionDataCache
 from rune.runtime.lifecycle.completion_waiters import CompletionListener
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import StartOptions, new_execution_id
-from rune.runtime.live import LineCallback, LiveFollower, LiveReporter, ProgressCallback, RunningNodes
+from rune.runtime.live import LineCallback, ProgressCallback, RunningNodes
+from rune.runtime.live_follower import LiveFollower
+from rune.runtime.live_reporter import LiveReporter
 from rune.runtime.maintenance.cleaner import Cleaner
 from rune.runtime.maintenance.expectation_watch import ExpectationWatch
 from rune.runtime.maintenance.heartbeat import Heartbeat

@@ -11,7 +11,7 @@ from typing import Any
 from rune.ports.inspection import Finding
 from rune.runtime.components import LocalServices
 from rune.runtime.engine import Engine
-from rune.runtime.live import LiveReporter
+from rune.runtime.live_reporter import LiveReporter
 from rune.runtime.messaging.status_listener import StatusListener
 from rune.runtime.queries.comparison import Comparison
 from rune.runtime.queries.reader import ExecutionReader

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rune.runtime.worker.worker import (
+from rune.runtime.worker.fair_share import (
     LONG_TURN_S,
     MEASURE_INTERVAL_S,
     MIN_ITEMS,

@@ -39,7 +39,7 @@ from rune.runtime.lifecycle.completion_waiters import CompletionWaiters
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.launcher import DEFAULT_OPTIONS, Launcher, StartOptions, new_execution_id
 from rune.runtime.lifecycle.signals import SignalDelivery
-from rune.runtime.live import LiveFollower
+from rune.runtime.live_follower import LiveFollower
 from rune.runtime.payloads import check_start, checked, decode_payload, same_payload
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries.history import replay
