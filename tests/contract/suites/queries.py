@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from rune.adapters import search
+from rune.adapters import execution_list
 from rune.ports.queries import ExecutionCount, ExecutionFilter, Store
 from rune.runtime.lifecycle.launcher import StartOptions
 from rune.runtime.services.principal import as_principal
@@ -224,7 +224,7 @@ class QueryContract:
     async def test_search_pages_are_limited_in_work_and_complete(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(search, "MAX_SCANNED", 4)
+        monkeypatch.setattr(execution_list, "MAX_SCANNED", 4)
         async with self.make_setup(tmp_path) as (harness, store):
             ids = []
             for number in range(20):
@@ -247,7 +247,7 @@ class QueryContract:
     async def test_count_of_many_executions_is_estimated(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(search, "MAX_COUNTED", 5)
+        monkeypatch.setattr(execution_list, "MAX_COUNTED", 5)
         async with self.make_setup(tmp_path) as (harness, store):
             for _ in range(20):
                 await _ended(harness, FAILING)

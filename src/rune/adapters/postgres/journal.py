@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from rune.adapters.execution_list import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.adapters.postgres.database import Database, Lookup, ResultReader, is_storable, query, splitting
 from rune.adapters.postgres.journal_writes import LANES, FactWriter, StartWriter
 from rune.adapters.rows import letter_of, list_page, missing_part, summary_of
-from rune.adapters.search import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.batcher import Batcher
 from rune.codec.facts import decode_fact, decode_path, encode_path
 from rune.codec.records import HEAD_BYTES, decode_record

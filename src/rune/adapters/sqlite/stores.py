@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from rune.adapters.execution_list import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.adapters.private_files import restrict_file
 from rune.adapters.rows import (
     failed_hook,
@@ -25,7 +26,6 @@ from rune.adapters.rows import (
     missing_part,
     summary_of,
 )
-from rune.adapters.search import Dialect, ExecutionSearch, ExecutionStatistics, is_listed
 from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, check_not_empty, store_error
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.list_reader import ListReader
