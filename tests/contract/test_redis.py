@@ -9,10 +9,10 @@ from pathlib import Path
 
 from rune.adapters.redis.client import Client
 from rune.adapters.redis.cluster import open_client
+from rune.adapters.redis.dead_letters import MAX_LETTERS, RedisDeadLetters
 from rune.adapters.redis.encoding import encode_token
 from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState
-from rune.adapters.redis.streams import MAX_LETTERS, RedisDeadLetters
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.core.definition.model import DEFAULT_QUEUE
 from rune.core.execution.token import Token

@@ -20,9 +20,9 @@ import msgspec
 from msgspec import inspect
 
 from rune.adapters.encryption import Content, PublicFields
+from rune.adapters.redis.dead_letters import letter_fields
 from rune.adapters.redis.encoding import decode_token, encode_token
 from rune.adapters.redis.processes import decode_ended, encode_ended
-from rune.adapters.redis.streams import letter_fields
 from rune.codec import facts, messages, rpc
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult

@@ -48,11 +48,11 @@ from rune.adapters.rabbitmq.dead_letters import DeadLetters
 from rune.adapters.rabbitmq.topology import Topology
 from rune.adapters.redis.client import check_identity, library, load_functions
 from rune.adapters.redis.cluster import open_client
+from rune.adapters.redis.dead_letters import RedisDeadLetters
 from rune.adapters.redis.encoding import PARTITIONS, KeySpace
 from rune.adapters.redis.queue import RedisQueue
 from rune.adapters.redis.state import RedisState, SendConfirmations
 from rune.adapters.redis.stores import RedisStores, note_persistence, stored_identity
-from rune.adapters.redis.streams import RedisDeadLetters
 from rune.bootstrap.components import Access, credential_service, keys, new_engine
 from rune.bootstrap.rabbitmq import RabbitComponents
 from rune.core.node_type import Catalogue

@@ -15,8 +15,8 @@ import pytest
 from rune.adapters.rabbitmq.dead_letters import DeadLetters
 from rune.adapters.rabbitmq.topology import Topology
 from rune.adapters.redis.cluster import open_client
+from rune.adapters.redis.dead_letters import RedisDeadLetters
 from rune.adapters.redis.encoding import KeySpace, encode_token
-from rune.adapters.redis.streams import RedisDeadLetters
 from rune.codec.messages import NO_CONTEXT, encode_hint
 from rune.core.execution.token import Token
 from rune.ports.queue import LANES, DeadLetterQueue

@@ -19,8 +19,9 @@ from typing import Any
 
 from rune.adapters.redis.client import Client, RedirectionError, RedisError
 from rune.adapters.redis.cluster import ClusterClient
+from rune.adapters.redis.dead_letters import RedisDeadLetters
 from rune.adapters.redis.encoding import KeySpace
-from rune.adapters.redis.streams import GROUP, Entry, RedisDeadLetters, Streams
+from rune.adapters.redis.streams import GROUP, Entry, Streams
 from rune.core.definition.model import DEFAULT_QUEUE
 from rune.core.execution.token import Path, Token
 from rune.ports.inspection import QueueDepth
