@@ -125,7 +125,7 @@ TABLE: dict[str, Fault] = {
 ELSEWHERE: dict[str, Fault] = {
     "i2-crowd": fault(
         _TICKS + "i2_concurrent_schedulers_start_each_tick_once",
-        replace("rune.runtime.maintenance.trigger_scheduler:TriggeredStarts._start", _start_without_name),
+        replace("rune.runtime.services.triggered_starts:TriggeredStarts._start", _start_without_name),
     ),
     "i2-dies": fault(
         _TICKS + "i2_crashed_scheduler_loses_no_tick_and_starts_none_twice",

@@ -34,10 +34,11 @@ from rune.runtime.maintenance.keepalive import KeepaliveThread
 from rune.runtime.maintenance.outbox_relay import OutboxRelay
 from rune.runtime.maintenance.quarantine import Quarantine
 from rune.runtime.maintenance.scheduler import Scheduler
-from rune.runtime.maintenance.trigger_scheduler import TriggeredStarts, TriggerScheduler
+from rune.runtime.maintenance.trigger_scheduler import TriggerScheduler
 from rune.runtime.maintenance.watchdog import LoopWatchdog
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.services.start_limits import MAX_WAITING
+from rune.runtime.services.triggered_starts import TriggeredStarts
 from rune.runtime.worker.evaluator import LIMIT_MS, Evaluator
 from rune.runtime.worker.executor import Executor
 from rune.runtime.worker.worker import Worker

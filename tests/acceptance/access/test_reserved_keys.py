@@ -15,7 +15,7 @@ from rune.client import ApiError, models
 from rune.core.start_keys import RESERVED
 from rune.errors import RuneError
 from rune.runtime.lifecycle.launcher import StartOptions
-from rune.runtime.maintenance.trigger_scheduler import start_key
+from rune.runtime.services.triggered_starts import start_key
 from tests.integration.triggers import scheduler_harness
 from tests.integration.triggers.scheduler_harness import MINUTE, SchedulerHarness, moment
 from tests.support.api_clients import API, BOOTSTRAP, RoleClients
