@@ -28,7 +28,8 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])
 import msgspec  # noqa: E402
 
 from rune.adapters.rows import end_terms, start_terms  # noqa: E402
-from rune.adapters.sqlite.database import Database, migrate  # noqa: E402
+from rune.adapters.sqlite.database import Database  # noqa: E402
+from rune.adapters.sqlite.schema import migrate  # noqa: E402
 from rune.adapters.sqlite.stores import SqliteCounts, SqliteIndex  # noqa: E402
 from rune.core.execution.fact import ExecutionEnded, NodeResult  # noqa: E402
 from rune.core.execution.outcome import Error  # noqa: E402

@@ -26,13 +26,8 @@ sys.path.append(str(Path(__file__).resolve().parent))
 import msgspec  # noqa: E402
 from api import cpu_seconds, read_response, started  # noqa: E402
 
-from rune.adapters.sqlite.database import (  # noqa: E402
-    Rows,
-    Start,
-    migrate,
-    write_rows,
-    write_starts,
-)
+from rune.adapters.sqlite.database import Rows, Start, write_rows, write_starts  # noqa: E402
+from rune.adapters.sqlite.schema import migrate  # noqa: E402
 from rune.cli.bench import workloads  # noqa: E402
 from rune.codec.facts import encode_fact, fact_columns  # noqa: E402
 from rune.core.definition.model import canonical  # noqa: E402

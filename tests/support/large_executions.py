@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from rune.adapters.sqlite.database import Rows, Start, migrate, write_rows, write_starts
+from rune.adapters.sqlite.database import Rows, Start, write_rows, write_starts
+from rune.adapters.sqlite.schema import migrate
 from rune.codec.facts import encode_fact, fact_columns
 from rune.core.definition.model import canonical
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, NodeSuspended

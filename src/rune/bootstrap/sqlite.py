@@ -21,15 +21,11 @@ from rune.adapters.sqlite.access import (
 )
 from rune.adapters.sqlite.backup import inspect, lock_owner
 from rune.adapters.sqlite.block_marks import FileBlockMarks
-from rune.adapters.sqlite.database import (
-    check_not_empty,
-    create_empty_file,
-    reporting_damage,
-    reporting_errors,
-)
+from rune.adapters.sqlite.database import check_not_empty, reporting_damage, reporting_errors
 from rune.adapters.sqlite.expectations import SqliteExpectations
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.owner import Lock, OwnerClient, OwnerConnection, OwnerServer, socket_of
+from rune.adapters.sqlite.schema import create_empty_file
 from rune.adapters.sqlite.stores import (
     ReadOnlyDatabase,
     SqliteBlobs,

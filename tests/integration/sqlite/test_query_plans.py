@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rune.adapters.sqlite.database import MIGRATIONS, migrate
 from rune.adapters.sqlite.journal import FACTS_BEHIND, OF_TOKEN
+from rune.adapters.sqlite.schema import MIGRATIONS, migrate
 from rune.adapters.sqlite.stores import list_statement
 
 

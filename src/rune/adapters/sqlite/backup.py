@@ -16,8 +16,9 @@ from pathlib import Path
 from rune.adapters.private_files import restrict_file
 from rune.adapters.sqlite.block_marks import FileBlockMarks
 from rune.adapters.sqlite.connection import connect
-from rune.adapters.sqlite.database import MIGRATIONS, SIDE_FILES, check_not_empty, damage_error, is_damage
+from rune.adapters.sqlite.database import SIDE_FILES, check_not_empty, damage_error, is_damage
 from rune.adapters.sqlite.owner import NETWORK_FILE_SYSTEMS, Lock, file_system
+from rune.adapters.sqlite.schema import MIGRATIONS
 from rune.adapters.sqlite.stores import ReadOnlyDatabase
 from rune.errors import RuneError
 from rune.ports.inspection import BackupResult, FileInspection

@@ -1,4 +1,4 @@
-"""The database file: its schema, one writer thread that commits in groups, and one reader.
+"""The database file: one writer thread that commits in groups, and one reader.
 
 Writes that are submitted while a group is being written form the next group: a single write is not delayed, and a
 thousand at once cost one fsync. Rows are inserted with few wide statements, because SQLite releases the GIL once per
@@ -14,23 +14,21 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from functools import cache
-from importlib.resources import files
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from rune.adapters.private_files import create_private_file, make_private_folder, restrict_file
-from rune.adapters.rows import WAITING, end_terms, stored_terms
+from rune.adapters.private_files import create_private_file, restrict_file
+from rune.adapters.rows import end_terms
 from rune.adapters.sqlite.connection import connect
 from rune.adapters.sqlite.list_reader import ListReader
+from rune.adapters.sqlite.schema import begun_file, migrate
 from rune.core.definition.model import HOOKED
 from rune.core.execution.fact import ExecutionEnded
 from rune.ports.journal import (
-    NewerFormatError,
     StoreDamagedError,
     StoreUnavailableError,
     dead_letter_code,
@@ -38,36 +36,6 @@ from rune.ports.journal import (
 
 MIN_FREE_BYTES = 64 * 1024
 """With less, the next write may fail; a group of writes rarely needs more."""
-
-
-def _read_migration(name: str) -> Callable[[], str]:
-    return lambda: files(__package__).joinpath("migrations", f"{name}.sql").read_text()
-
-
-MIGRATIONS: tuple[Callable[[], str], ...] = tuple(
-    _read_migration(name)
-    for name in (
-        "0001_schema",
-        "0002_lists",
-        "0003_access",
-        "0004_triggers",
-        "0005_limits",
-        "0006_sources",
-        "0007_sessions",
-        "0008_search",
-        "0009_bulk",
-        "0010_counts",
-        "0011_scopes",
-        "0012_origins",
-        "0013_hooks",
-        "0014_handlers",
-        "0015_default_handlers",
-        "0016_expectations",
-    )
-)
-"""Migration i takes a file from version i to version i + 1."""
-
-SEARCH_VERSION = 8
 
 BUSY_TIMEOUT_MS = 10_000
 """How long a connection waits for a lock of another one."""
@@ -111,66 +79,6 @@ _END_STATEMENTS = {
 }
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Migrate a file to the schema of this program; NewerFormatError if it has a newer one.
-
-    Each step runs in one transaction with its version, so a crash leaves a complete version.
-    """
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > len(MIGRATIONS):
-        raise NewerFormatError(
-            f"the file has schema version {version}; this version of Rune supports up to {len(MIGRATIONS)}"
-        )
-    for number in range(version, len(MIGRATIONS)):
-        connection.executescript(
-            f"BEGIN IMMEDIATE;\n{MIGRATIONS[number]()}\nPRAGMA user_version = {number + 1};"
-        )
-        if number + 1 == SEARCH_VERSION:
-            _add_terms(connection)
-        connection.execute("COMMIT")
-
-
-@cache
-def _empty_file() -> bytes:
-    """Return the content of a file without executions."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        migrate(connection)
-        return connection.serialize()
-
-
-@cache
-def _begun_file() -> bytes:
-    """Return the content of a file without any table. It is not empty: an empty file has lost its content."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("PRAGMA user_version = 0")
-        return connection.serialize()
-
-
-def create_empty_file(path: Path) -> None:
-    """Create a migrated file at once, unless it exists. For tests, which open many."""
-    if not path.exists():
-        make_private_folder(path.parent, lambda name: False)
-        create_private_file(path, _empty_file())
-
-
-def _add_terms(connection: sqlite3.Connection) -> None:
-    """Add the terms that the executions of an older version are found by."""
-    last = 0
-    while rows := connection.execute(
-        "SELECT n, accepted, end FROM execution WHERE n > ? ORDER BY n LIMIT 1000", (last,)
-    ).fetchall():
-        last = rows[-1][0]
-        insert_terms(connection, [(term, n) for n, *body in rows for term in stored_terms(*body)])
-    connection.execute(
-        "INSERT OR IGNORE INTO execution_term (term, n) SELECT ?, e.n FROM execution AS e"
-        " JOIN fact AS f ON f.execution = e.n AND f.kind = 3"
-        " WHERE e.ended_at IS NULL AND instr(f.body, CAST('signal' AS BLOB)) > 0",
-        (WAITING,),
-    )
-
-
 class Database:
     """The connections to the file and the writer thread. Reads see every acknowledged write."""
 
@@ -207,7 +115,7 @@ class Database:
         file = Path(os.path.realpath(self.path))
         check_not_empty(self.path)
         try:
-            create_private_file(file, _begun_file())
+            create_private_file(file, begun_file())
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise StoreUnavailableError(f"cannot open {self.path}: {reason}") from error

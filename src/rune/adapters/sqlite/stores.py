@@ -26,12 +26,13 @@ from rune.adapters.rows import (
     missing_part,
     summary_of,
 )
-from rune.adapters.sqlite.database import MIGRATIONS, Database, WriteFunction, check_not_empty, store_error
+from rune.adapters.sqlite.database import Database, WriteFunction, check_not_empty, store_error
 from rune.adapters.sqlite.journal import SqliteJournal
 from rune.adapters.sqlite.list_reader import ListReader
 from rune.adapters.sqlite.owner import make_data_folder
 from rune.adapters.sqlite.queue import SqliteQueue
 from rune.adapters.sqlite.retention import SqliteRetention
+from rune.adapters.sqlite.schema import MIGRATIONS
 from rune.adapters.sqlite.state import Plans, SqliteState
 from rune.codec.facts import decode_fact, decode_path
 from rune.codec.records import HEAD_BYTES

@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from rune.adapters.sqlite.database import Rows, Start, migrate, write_rows, write_starts
+from rune.adapters.sqlite.database import Rows, Start, write_rows, write_starts
+from rune.adapters.sqlite.schema import migrate
 from rune.bootstrap.interpreter import describe
 from rune.codec.facts import encode_fact, fact_columns
 from rune.core.definition.parser import parse_document
