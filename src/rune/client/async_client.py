@@ -11,14 +11,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 import httpx
+import msgspec
 
-from rune.client import calls, models
-from rune.client.calls import Call
+from rune.client import models
+from rune.client.encoding import (
+    any_of,
+    api_path,
+    bulk_selection,
+    document_content,
+    execution_filters,
+    limits_body,
+    new_key,
+    present,
+    read,
+    start_body,
+    value_path,
+)
 from rune.client.errors import (
     ApiError,
     ClientError,
@@ -188,6 +201,11 @@ STREAM_TIMEOUT_S = 60.0
 
 T = TypeVar("T")
 P = TypeVar("P", bound="Page")
+_NONE_GIVEN: Mapping[str, Any] = {}
+
+
+def _if_match(tag: object) -> dict[str, str]:
+    return {} if tag is None else {"If-Match": f'"{tag}"'}
 
 
 class AsyncClient:
@@ -234,44 +252,111 @@ class AsyncClient:
         """Close all connections."""
         await self._http.aclose()
 
-    async def _send(self, call: Call[T]) -> T:
-        """Send a call, again where it is idempotent, and decode the response."""
-        for attempt in range(MAX_ATTEMPTS if call.idempotent else 1):
+    async def _get(self, answer: type[T], path: str, /, *names: str | int, **params: Any) -> T:
+        """Read what is at a path of the API, in which each `{}` is one of the names. Parameters that are None are left
+        out."""
+        return await self._send(answer, self._request("GET", path, names, params), idempotent=True)
+
+    async def _pages(
+        self, page: type[P], path: str, /, *names: str, cursor: str | None = None, **params: Any
+    ) -> AsyncIterator[P]:
+        """Yield page after page; the next one is requested only when the caller iterates that far."""
+        while True:
+            answer = await self._get(page, path, *names, **params, cursor=cursor)
+            yield answer
+            cursor = answer.next
+            if cursor is None:
+                return
+
+    async def _post(
+        self,
+        answer: type[T],
+        path: str,
+        /,
+        *names: str,
+        body: dict[str, Any] | None = None,
+        idempotent: bool = False,
+    ) -> T:
+        """Request a change. It is sent again only if it is idempotent: repeated, it changes nothing further."""
+        request = self._request("POST", path, names, body=body or {})
+        return await self._send(answer, request, idempotent=idempotent)
+
+    async def _post_once(
+        self, answer: type[T], path: str, /, *names: str, key: str | None, body: dict[str, Any], **params: Any
+    ) -> T:
+        """Request a change under an idempotency key, a new one if none is given, so that it can be sent again."""
+        headers = {"Idempotency-Key": key or new_key()}
+        request = self._request("POST", path, names, params, body=body, headers=headers)
+        return await self._send(answer, request, idempotent=True)
+
+    async def _put(
+        self, answer: type[T], path: str, /, *names: str, body: dict[str, Any], match: object = None
+    ) -> T:
+        """Replace what is at a path; with `match`, only if it still has this tag."""
+        request = self._request("PUT", path, names, body=body, headers=_if_match(match))
+        return await self._send(answer, request, idempotent=True)
+
+    async def _delete(self, path: str, /, *names: str, idempotent: bool = False) -> None:
+        await self._send(type(None), self._request("DELETE", path, names), idempotent=idempotent)
+
+    async def _upload(
+        self,
+        answer: type[T],
+        method: Literal["POST", "PUT"],
+        path: str,
+        /,
+        *names: str,
+        document: Any,
+        media_type: str | None = None,
+        match: str | None = None,
+        **params: Any,
+    ) -> T:
+        """Send a document, plain data or text."""
+        content, kind = document_content(document, media_type)
+        headers = {"Content-Type": kind, **_if_match(match)}
+        request = self._request(method, path, names, params, content=content, headers=headers)
+        return await self._send(answer, request, idempotent=method == "PUT")
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        names: Sequence[str | int],
+        params: Mapping[str, Any] = _NONE_GIVEN,
+        *,
+        body: dict[str, Any] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] = _NONE_GIVEN,
+    ) -> httpx.Request:
+        """Build a request, of which the body is JSON and `content` is not. The time that the server is asked to wait is
+        added to the timeout."""
+        if body is not None:
+            content, headers = msgspec.json.encode(body), {"Content-Type": "application/json", **headers}
+        return self._http.build_request(
+            method,
+            api_path(path, *names),
+            params=present(params),
+            content=content,
+            headers=headers,
+            timeout=self._timeout + (params.get("wait") or 0.0),
+        )
+
+    async def _send(self, answer: type[T], request: httpx.Request, *, idempotent: bool) -> T:
+        """Send a request, again where it is idempotent, and decode the response."""
+        for attempt in range(MAX_ATTEMPTS if idempotent else 1):
             if attempt:
                 await asyncio.sleep(RETRY_DELAY_S * 2 ** (attempt - 1))
             try:
-                response = await self._send_once(call)
+                response = await self._http.send(request)
             except httpx.TransportError as error:
                 failure: ClientError = connection_failed(self._http.base_url, error)
                 continue
             if response.is_success:
-                return call.read(response.content)
+                return read(answer, response.content)
             failure = api_error(response.status_code, response.content, response.headers)
             if response.status_code != 503:
                 break
         raise failure
-
-    async def _send_once(self, call: Call[T]) -> httpx.Response:
-        headers = {"Content-Type": "application/json"} if call.body is not None else {}
-        return await self._http.request(
-            call.method,
-            call.path,
-            params=call.params,
-            content=call.body,
-            headers={**headers, **call.headers},
-            timeout=self._timeout + call.extra_timeout_s,
-        )
-
-    async def _pages(
-        self, call: Callable[[str | None], Call[P]], cursor: str | None = None
-    ) -> AsyncIterator[P]:
-        """Yield page after page; the next one is requested only when the caller iterates that far."""
-        while True:
-            page = await self._send(call(cursor))
-            yield page
-            cursor = page.next
-            if cursor is None:
-                return
 
     async def start(
         self,
@@ -291,19 +376,19 @@ class AsyncClient:
         `version` is a number or an alias. `pins` are outputs of nodes that are not called, by node; `outlets` are the
         outlets of pinned nodes that have outlets. With `wait`, the same request waits for the end, up to so many
         seconds and at most 60; `started.execution` of the handle is the execution then."""
-        call = calls.start(
-            workflow,
+        body = start_body(
             input,
             version=version,
-            key=key,
             labels=labels,
             priority=priority,
             fake_time=fake_time,
             pins=pins,
             outlets=outlets,
-            wait=wait,
         )
-        return AsyncRun(self, await self._send(call))
+        started = await self._post_once(
+            models.Started, "/workflows/{}/executions", workflow, key=key, body=body, wait=wait or None
+        )
+        return AsyncRun(self, started)
 
     async def start_definition(
         self,
@@ -318,18 +403,11 @@ class AsyncClient:
         wait: float = 0.0,
     ) -> AsyncRun:
         """Start a definition without storing it as a workflow; `pins`, `outlets` and `wait` as of `start`."""
-        call = calls.start(
-            None,
-            input,
-            definition=definition,
-            key=key,
-            labels=labels,
-            fake_time=fake_time,
-            pins=pins,
-            outlets=outlets,
-            wait=wait,
+        body = start_body(
+            input, definition=definition, labels=labels, fake_time=fake_time, pins=pins, outlets=outlets
         )
-        return AsyncRun(self, await self._send(call))
+        started = await self._post_once(models.Started, "/executions", key=key, body=body, wait=wait or None)
+        return AsyncRun(self, started)
 
     async def run(
         self,
@@ -366,7 +444,9 @@ class AsyncClient:
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             left = LONG_POLL_S if deadline is None else min(LONG_POLL_S, deadline - time.monotonic())
-            found = await self._send(calls.execution(execution, max(left, 0.0)))
+            found = await self._get(
+                models.Execution, "/executions/{}", execution, wait=max(left, 0.0) or None
+            )
             if found.ended:
                 return found
             if left <= 0:
@@ -386,14 +466,14 @@ class AsyncClient:
     ) -> AsyncIterator[models.Event | models.Now | models.Rollup]:
         """Yield events as `watch` does and, in between, which nodes run now and what they log. With the view `rollup`,
         counts of the items of splits in place of the events inside of them."""
-        path, params = calls.events_path(execution), {"view": view, "after": after}
+        path, params = api_path("/executions/{}/events", execution), {"view": view, "after": after}
         async for each in self._events(path, params, EventDecoder(after)):
             yield each
 
     async def changes(self) -> AsyncIterator[models.ListedExecution | models.Missed]:
         """Yield each execution that starts, changes its status or ends from now on, without an end. After `Missed`
         changes may be missing: read `executions` again. It needs a server, not `app`."""
-        async for each in self._events(calls.CHANGES_PATH, {}, ChangeDecoder()):
+        async for each in self._events(api_path("/events"), {}, ChangeDecoder()):
             yield each
 
     async def _events(self, path: str, params: dict[str, Any], decoder: SseDecoder[T]) -> AsyncIterator[T]:
@@ -440,7 +520,7 @@ class AsyncClient:
 
     async def execution(self, execution: str) -> models.Execution:
         """Get an execution."""
-        return await self._send(calls.execution(execution))
+        return await self._get(models.Execution, "/executions/{}", execution)
 
     async def executions(
         self,
@@ -466,7 +546,7 @@ class AsyncClient:
         `failed_items`, ended ones in which an item failed; with `stuck`, running ones without progress; started from
         `since` to before `until`, times in ISO 8601 with an offset; ended with the error `code`; started by a
         `principal`. `after` is the id to continue after."""
-        filters = calls.execution_filters(
+        filters = execution_filters(
             status=status,
             workflow=workflow,
             version=version,
@@ -482,7 +562,9 @@ class AsyncClient:
             retry_of=retry_of,
             q=q,
         )
-        async for found in self._pages(lambda cursor: calls.executions(filters, page, cursor), after):
+        async for found in self._pages(
+            models.ExecutionPage, "/executions", **filters, cursor=after, limit=page
+        ):
             for each in found.executions:
                 yield each
 
@@ -499,7 +581,7 @@ class AsyncClient:
         principal: str | None = None,
     ) -> models.Count:
         """Count the executions that match all filters; many are estimated."""
-        filters = calls.execution_filters(
+        filters = execution_filters(
             status=status,
             workflow=workflow,
             failed_items=failed_items,
@@ -509,7 +591,7 @@ class AsyncClient:
             code=code,
             principal=principal,
         )
-        page = await self._send(calls.count_executions(filters))
+        page = await self._get(models.ExecutionPage, "/executions", **filters, limit=1, count="estimate")
         return page.count or models.Count(value=0, exact=False)
 
     async def history(
@@ -526,7 +608,16 @@ class AsyncClient:
         the event to continue after. With `before`, `kind` or `node` only such events, newest first."""
         backwards = (before, kind, node) != (None, None, None)
         while True:
-            found = await self._send(calls.history(execution, after, before, kind, node, page))
+            found = await self._get(
+                models.EventPage,
+                "/executions/{}/history",
+                execution,
+                after=after,
+                before=before,
+                kind=kind,
+                node=node,
+                limit=page,
+            )
             for each in found.events:
                 yield each
             if found.next is None:
@@ -547,7 +638,13 @@ class AsyncClient:
     ) -> AsyncIterator[models.NodeRun]:
         """Yield the node runs of an execution in the order they ended."""
         async for found in self._pages(
-            lambda cursor: calls.nodes(execution, node, status, lineage, page, cursor)
+            models.NodeRunPage,
+            "/executions/{}/nodes",
+            execution,
+            node=node,
+            status=status,
+            lineage=lineage,
+            limit=page,
         ):
             for each in found.nodes:
                 yield each
@@ -556,11 +653,11 @@ class AsyncClient:
         self, execution: str, *, lineage: str | None = None, at: int | None = None
     ) -> models.Graph:
         """Get the states of all nodes and edges: now or after event `at`, with `lineage` in one item."""
-        return await self._send(calls.graph(execution, lineage, at))
+        return await self._get(models.Graph, "/executions/{}/graph", execution, lineage=lineage, at=at)
 
     async def rollups(self, execution: str) -> list[models.SplitRollup]:
         """List the splits of an execution with node counts by status, nodes per second and the first failures."""
-        found = await self._send(calls.rollups(execution))
+        found = await self._get(models.SplitRollupList, "/executions/{}/rollups", execution)
         return found.splits
 
     async def items(
@@ -576,7 +673,15 @@ class AsyncClient:
     ) -> AsyncIterator[models.SplitItem]:
         """Yield the items of a split in their order: by the worst state in each, or by the state of one node."""
         async for found in self._pages(
-            lambda cursor: calls.items(execution, split, lineage, node, status, code, page, cursor)
+            models.SplitItemPage,
+            "/executions/{}/splits/{}/items",
+            execution,
+            split,
+            lineage=lineage,
+            node=node,
+            status=any_of(status),
+            code=code,
+            limit=page,
         ):
             for each in found.items:
                 yield each
@@ -594,7 +699,17 @@ class AsyncClient:
     ) -> bytes:
         """Get one byte per item of a split: its state, duration, attempts or error code. `offset` and `limit` select a
         range of items."""
-        return await self._send(calls.packed_items(execution, split, by, lineage, node, offset, limit))
+        return await self._get(
+            bytes,
+            "/executions/{}/splits/{}/items/packed",
+            execution,
+            split,
+            by=by,
+            lineage=lineage,
+            node=node,
+            offset=offset or None,
+            limit=limit,
+        )
 
     async def item_counts(
         self,
@@ -607,20 +722,37 @@ class AsyncClient:
     ) -> models.ItemCounts:
         """Count the items of a split by state and by error code; with `times` also tell how long they took and how many
         were under way at a time."""
-        return await self._send(calls.item_counts(execution, split, lineage, node, times))
+        return await self._get(
+            models.ItemCounts,
+            "/executions/{}/splits/{}/items/facets",
+            execution,
+            split,
+            lineage=lineage,
+            node=node,
+            times=times or None,
+        )
 
     async def attempts(
         self, execution: str, node: str, *, lineage: str | None = None
     ) -> list[models.Attempt]:
         """List the attempts of a node run, oldest first."""
-        found = await self._send(calls.attempts(execution, node, lineage))
+        found = await self._get(
+            models.AttemptList, "/executions/{}/nodes/{}/attempts", execution, node, lineage=lineage
+        )
         return found.attempts
 
     async def attempt_log(
         self, execution: str, node: str, attempt: int, *, lineage: str | None = None
     ) -> models.NodeLog:
         """Get what a node logged in one attempt."""
-        return await self._send(calls.attempt_log(execution, node, attempt, lineage))
+        return await self._get(
+            models.NodeLog,
+            "/executions/{}/nodes/{}/attempts/{}/log",
+            execution,
+            node,
+            attempt,
+            lineage=lineage,
+        )
 
     async def logs(
         self, execution: str, *, node: str | None = None, after: int = 0, page: int = 50
@@ -628,7 +760,9 @@ class AsyncClient:
         """Yield the logs of all attempts that have ended, in the order they ended. `after` is the `position` of the log
         to continue after."""
         while True:
-            found = await self._send(calls.logs(execution, node, after, page))
+            found = await self._get(
+                models.NodeLogPage, "/executions/{}/logs", execution, node=node, after=after, limit=page
+            )
             for each in found.logs:
                 yield each
             if found.next is None:
@@ -637,11 +771,13 @@ class AsyncClient:
 
     async def node_input(self, execution: str, node: str, *, lineage: str | None = None) -> models.NodeInput:
         """Get the payload and the resolved parameters that a node was called with."""
-        return await self._send(calls.node_input(execution, node, lineage))
+        return await self._get(
+            models.NodeInput, "/executions/{}/nodes/{}/input", execution, node, lineage=lineage
+        )
 
     async def output(self, execution: str) -> Any:
         """Get the output of an ended execution; None unless it completed."""
-        return await self._send(calls.output(execution))
+        return await self._get(Any, "/executions/{}/output", execution)
 
     async def value_part(
         self,
@@ -658,8 +794,14 @@ class AsyncClient:
     ) -> models.ValuePart:
         """Get a part of the input or output of an execution or of one of its nodes, or of a blob with JSON: what a JSON
         pointer names, with `depth` levels of members, from `offset` on."""
-        return await self._send(
-            calls.value_part(execution, of, node, blob, lineage, pointer, depth, offset, limit)
+        return await self._get(
+            models.ValuePart,
+            *value_path(execution, of, node, blob),
+            lineage=lineage,
+            pointer=pointer,
+            depth=depth,
+            offset=offset,
+            limit=limit,
         )
 
     async def find_in_value(
@@ -677,13 +819,19 @@ class AsyncClient:
     ) -> models.ValueMatches:
         """List keys and texts that contain a text, in any case, in the input or output of an execution or of one of its
         nodes, or in a blob with JSON; with `pointer`, in a part of it."""
-        return await self._send(
-            calls.find_in_value(execution, find, of, node, blob, lineage, pointer, offset, limit)
+        return await self._get(
+            models.ValueMatches,
+            *value_path(execution, of, node, blob),
+            lineage=lineage,
+            find=find,
+            pointer=pointer,
+            offset=offset,
+            limit=limit,
         )
 
     async def document(self, execution: str) -> dict[str, Any]:
         """Get an ended execution with all its node runs as one document."""
-        return await self._send(calls.document(execution))
+        return await self._get(dict[str, Any], "/executions/{}/document", execution)
 
     async def download(
         self,
@@ -695,17 +843,17 @@ class AsyncClient:
     ) -> AsyncIterator[bytes]:
         """Yield the JSON of an execution in chunks as they arrive: its output, its input, or all of its node runs. With
         `node`, the output or input of this node, in an item such as `users:5`."""
-        async for chunk in self._stream(calls.download_path(execution, what, node, lineage)):
+        async for chunk in self._stream(*value_path(execution, what, node), lineage=lineage):
             yield chunk
 
     async def blob(self, execution: str, key: str) -> AsyncIterator[bytes]:
         """Yield a blob of an execution in chunks as they arrive. `key` is that of a blob reference."""
-        async for chunk in self._stream(calls.blob_path(execution, key)):
+        async for chunk in self._stream(*value_path(execution, blob=key)):
             yield chunk
 
-    async def _stream(self, path: str) -> AsyncIterator[bytes]:
+    async def _stream(self, path: str, /, *names: str, **params: Any) -> AsyncIterator[bytes]:
         try:
-            async with self._http.stream("GET", path) as response:
+            async with self._http.stream("GET", api_path(path, *names), params=present(params)) as response:
                 if not response.is_success:
                     raise api_error(response.status_code, await response.aread(), response.headers)
                 async for chunk in response.aiter_bytes():
@@ -718,17 +866,19 @@ class AsyncClient:
     ) -> dict[str, Any]:
         """Get an ended execution as a test for `rune test`: its workflow, input, outcome, and mocks of nodes with
         effects. With `node` the test also expects the result of this node, inside of splits in the item `lineage`."""
-        return await self._send(calls.recorded_test(execution, node, lineage))
+        return await self._get(dict[str, Any], "/executions/{}/test", execution, node=node, lineage=lineage)
 
     async def explain(self, execution: str) -> models.Explanation:
         """Get what an execution is waiting for."""
-        return await self._send(calls.explain(execution))
+        return await self._get(models.Explanation, "/executions/{}/explain", execution)
 
     async def waiting(
         self, *, kind: Literal["signal"] = "signal", workflow: str | None = None, page: int = 100
     ) -> AsyncIterator[models.WaitingSignal]:
         """Yield what waits for a signal in executions that have not ended, newest executions first."""
-        async for found in self._pages(lambda cursor: calls.waiting(kind, workflow, page, cursor)):
+        async for found in self._pages(
+            models.WaitingSignalPage, "/waiting", kind=kind, workflow=workflow, limit=page
+        ):
             for each in found.waiting:
                 yield each
 
@@ -736,7 +886,7 @@ class AsyncClient:
         self, execution: str, node: str, *, item: str | None = None
     ) -> models.WaitingSignal:
         """Get what a node waits for, in one item if it is inside a split."""
-        return await self._send(calls.waiting_signal(execution, node, item))
+        return await self._get(models.WaitingSignal, "/waiting/{}/{}", execution, node, item=item)
 
     async def signal(
         self,
@@ -748,35 +898,40 @@ class AsyncClient:
         key: str | None = None,
     ) -> models.SignalResult:
         """Send a signal. Under the same key it is delivered once."""
-        return await self._send(calls.signal(execution, name, value, item, key))
+        body = {"name": name, "value": value, **present({"item": item})}
+        return await self._post_once(
+            models.SignalResult, "/executions/{}/signals", execution, key=key, body=body
+        )
 
     async def cancel(self, execution: str, reason: str = "") -> models.ActionResult:
         """Cancel an execution."""
-        return await self._send(calls.cancel(execution, reason))
+        return await self._post(
+            models.ActionResult, "/executions/{}/cancel", execution, body={"reason": reason}
+        )
 
     async def pause(self, execution: str) -> models.ActionResult:
         """Pause an execution: running nodes finish, no new ones start."""
-        return await self._send(calls.control(execution, "pause"))
+        return await self._post(models.ActionResult, "/executions/{}/pause", execution)
 
     async def resume(self, execution: str) -> models.ActionResult:
         """Resume a paused execution."""
-        return await self._send(calls.control(execution, "resume"))
+        return await self._post(models.ActionResult, "/executions/{}/resume", execution)
 
     async def compare(self, execution: str, other: str) -> models.Comparison:
         """Compare two executions: groups of runs that differ in the same way."""
-        return await self._send(calls.compare(execution, other))
+        return await self._get(models.Comparison, "/executions/{}/diff/{}/summary", execution, other)
 
     async def differences(self, execution: str, other: str) -> models.Difference:
         """Compare two executions with all runs that differ and their outputs; `compare` and `differing_runs` return
         the same in parts, for long executions."""
-        return await self._send(calls.differences(execution, other))
+        return await self._get(models.Difference, "/executions/{}/diff/{}", execution, other)
 
     async def differing_runs(
         self, execution: str, other: str, *, node: str | None = None, page: int = 200
     ) -> AsyncIterator[models.ComparedRunPair]:
         """Yield the runs that differ between two executions, without their outputs."""
         async for found in self._pages(
-            lambda cursor: calls.differing_runs(execution, other, node, page, cursor)
+            models.ComparedRunPage, "/executions/{}/diff/{}/runs", execution, other, node=node, limit=page
         ):
             for each in found.runs:
                 yield each
@@ -793,8 +948,8 @@ class AsyncClient:
     ) -> models.BulkJob:
         """Act on many executions in the background: `cancel`, `pause`, `resume`, `retry`, `retry_failed_items` or
         `requeue`. They are given by id, or as the newest that match a filter with the parameters of `executions`."""
-        selection = calls.bulk_selection(action, ids, filter, limit)
-        return await self._send(calls.bulk(selection, reason, key))
+        body = {**bulk_selection(action, ids, filter, limit), "reason": reason}
+        return await self._post_once(models.BulkJob, "/bulk", key=key, body=body)
 
     async def bulk_preview(
         self,
@@ -805,28 +960,32 @@ class AsyncClient:
         limit: int = 1_000,
     ) -> models.BulkPreview:
         """Count the executions that `bulk` would process, and those that can be changed so."""
-        return await self._send(calls.bulk_preview(calls.bulk_selection(action, ids, filter, limit)))
+        return await self._post(
+            models.BulkPreview, "/bulk/preview", body=bulk_selection(action, ids, filter, limit)
+        )
 
     async def bulk_jobs(self, limit: int = 50) -> list[models.BulkJob]:
         """List bulk jobs, newest first."""
-        found = await self._send(calls.bulk_jobs(limit))
+        found = await self._get(models.BulkJobList, "/bulk", limit=limit)
         return found.jobs
 
     async def bulk_job(self, job: str) -> models.BulkJob:
         """Get a bulk job with its progress."""
-        return await self._send(calls.bulk_job(job))
+        return await self._get(models.BulkJob, "/bulk/{}", job)
 
     async def bulk_outcomes(
         self, job: str, *, outcome: str | None = None, page: int = 200
     ) -> AsyncIterator[models.BulkOutcome]:
         """Yield what became of each execution of a bulk job."""
-        async for found in self._pages(lambda cursor: calls.bulk_outcomes(job, outcome, page, cursor)):
+        async for found in self._pages(
+            models.BulkOutcomePage, "/bulk/{}/outcomes", job, outcome=outcome, limit=page
+        ):
             for each in found.outcomes:
                 yield each
 
     async def abort_bulk(self, job: str) -> models.BulkJob:
         """Let a bulk job process no further execution."""
-        return await self._send(calls.abort_bulk(job))
+        return await self._post(models.BulkJob, "/bulk/{}/abort", job)
 
     async def retry(
         self,
@@ -840,8 +999,15 @@ class AsyncClient:
     ) -> AsyncRun:
         """Run the failed nodes again in a new execution; with `failed_items` only those of failed items, which `split`,
         `item` and `code` limit to one split, to an item around it and to one error code."""
-        chosen = {"split": split, "item": item, "code": code}
-        return AsyncRun(self, await self._send(calls.retry(execution, failed_items, key, chosen)))
+        chosen = present({"split": split, "item": item, "code": code})
+        started = await self._post_once(
+            models.Started,
+            "/executions/{}/retry",
+            execution,
+            key=key,
+            body={"failed_items": failed_items, **chosen},
+        )
+        return AsyncRun(self, started)
 
     async def rerun(
         self,
@@ -869,8 +1035,9 @@ class AsyncClient:
             "pins": pins,
             "outlets": outlets,
         }
-        given = {name: value for name, value in changes.items() if value is not None}
-        return AsyncRun(self, await self._send(calls.rerun(execution, node, item, key, given)))
+        body = {"node": node, **present({"item": item, **changes})}
+        started = await self._post_once(models.Started, "/executions/{}/rerun", execution, key=key, body=body)
+        return AsyncRun(self, started)
 
     async def handle(self, execution: str) -> AsyncRun:
         """Get the handle of an execution that was started before."""
@@ -903,11 +1070,14 @@ class AsyncClient:
         `match`, only if the latest version still has this hash, or its newest text this SHA-256."""
         if workflow is None and isinstance(definition, dict) and "id" in definition:
             workflow = str(definition["id"])
-        return await self._send(calls.deploy(definition, workflow, match, note, media_type))
+        target = ("POST", "/workflows") if workflow is None else ("PUT", "/workflows/{}", workflow)
+        return await self._upload(
+            models.Deployed, *target, document=definition, media_type=media_type, match=match, note=note
+        )
 
     async def source(self, workflow: str, version: str | int = "latest") -> bytes:
         """Get the text that a version was deployed with, JSON or YAML."""
-        return await self._send(calls.source(workflow, version))
+        return await self._get(bytes, "/workflows/{}/versions/{}/source", workflow, version)
 
     async def check(
         self,
@@ -921,7 +1091,17 @@ class AsyncClient:
     ) -> models.Checked:
         """Validate a definition without storing it; with `plan` return what each node may mention, with `layout` the
         places of nodes and edges, in this direction and for nodes of this size."""
-        return await self._send(calls.check(definition, plan, layout, direction, width, height))
+        return await self._upload(
+            models.Checked,
+            "POST",
+            "/workflows/validate",
+            document=definition,
+            plan=plan or None,
+            layout=layout or None,
+            direction=direction,
+            width=width,
+            height=height,
+        )
 
     async def import_workflow(
         self,
@@ -933,34 +1113,46 @@ class AsyncClient:
     ) -> models.Imported:
         """Convert a workflow of another tool, without storing it: plain data, or text, JSON or YAML. The format is
         detected unless it is given; `name` names a workflow whose document has no name."""
-        return await self._send(calls.import_workflow(source, format, name, stubs))
+        return await self._upload(
+            models.Imported,
+            "POST",
+            "/workflows/import",
+            document=source,
+            format=format,
+            name=name,
+            stubs=stubs or None,
+        )
 
     async def stats(
         self, *, by: str = "status", since: str | None = None, step: str = "1h", workflow: str | None = None
     ) -> models.Stats:
         """Count the executions that ended since a time (a day ago by default) in steps of `1m` to `1d`: by `status`,
         `workflow` or `workflow,status`."""
-        return await self._send(calls.stats(by, since, step, workflow))
+        return await self._get(models.Stats, "/stats", by=by, since=since, step=step, workflow=workflow)
 
     async def activity(self, workflow: str) -> models.WorkflowActivity:
         """Get the newest outcomes of a workflow and how long its executions take."""
-        return await self._send(calls.activity(workflow))
+        return await self._get(models.WorkflowActivity, "/workflows/{}/activity", workflow)
 
     async def workflows(
         self, *, hidden: bool = False, activity: bool = False, page: int = 200
     ) -> AsyncIterator[models.Workflow]:
         """Yield the deployed workflows by id. `hidden` adds archived ones, `activity` adds their newest outcomes."""
-        async for found in self._pages(lambda cursor: calls.workflows(hidden, activity, page, cursor)):
+        async for found in self._pages(
+            models.WorkflowPage, "/workflows", hidden=hidden or None, activity=activity or None, limit=page
+        ):
             for each in found.workflows:
                 yield each
 
     async def workflow(self, workflow: str, version: str | int | None = None) -> models.WorkflowVersion:
         """Get a version of a workflow with its definition; the latest by default."""
-        return await self._send(calls.workflow(workflow, version))
+        if version is None:
+            return await self._get(models.WorkflowVersion, "/workflows/{}", workflow)
+        return await self._get(models.WorkflowVersion, "/workflows/{}/versions/{}", workflow, version)
 
     async def versions(self, workflow: str, *, page: int = 200) -> AsyncIterator[models.Version]:
         """Yield the versions of a workflow, oldest first."""
-        async for found in self._pages(lambda cursor: calls.versions(workflow, page, cursor)):
+        async for found in self._pages(models.VersionPage, "/workflows/{}/versions", workflow, limit=page):
             for each in found.versions:
                 yield each
 
@@ -975,34 +1167,40 @@ class AsyncClient:
     ) -> models.Alias:
         """Point an alias at a version; `weights` send a percentage of the starts to other versions. With `match`, only
         if the alias still has this revision."""
-        return await self._send(calls.set_alias(workflow, alias, version, weights, match))
+        shares = {str(number): share for number, share in (weights or {}).items()}
+        body = {**present({"version": version}), "weights": shares}
+        return await self._put(
+            models.Alias, "/workflows/{}/aliases/{}", workflow, alias, body=body, match=match
+        )
 
     async def aliases(self, workflow: str) -> list[models.Alias]:
         """List the aliases of a workflow by name."""
-        found = await self._send(calls.aliases(workflow))
+        found = await self._get(models.AliasList, "/workflows/{}/aliases", workflow)
         return found.aliases
 
     async def alias(self, workflow: str, name: str) -> models.Alias:
         """Get an alias of a workflow."""
-        return await self._send(calls.alias(workflow, name))
+        return await self._get(models.Alias, "/workflows/{}/aliases/{}", workflow, name)
 
     async def compare_versions(
         self, workflow: str, before: str | int, after: str | int = "latest"
     ) -> models.ComparedVersions:
         """Compare two versions of a workflow, given by number or alias."""
-        return await self._send(calls.compare_versions(workflow, before, after))
+        return await self._get(
+            models.ComparedVersions, "/workflows/{}/diff", workflow, before=before, after=after
+        )
 
     async def restore(self, workflow: str) -> models.Deployed:
         """Restore an archived workflow."""
-        return await self._send(calls.restore_workflow(workflow))
+        return await self._post(models.Deployed, "/workflows/{}/restore", workflow)
 
     async def delete(self, workflow: str) -> None:
         """Archive a workflow. Its versions and executions are kept."""
-        await self._send(calls.delete_workflow(workflow))
+        await self._delete("/workflows/{}", workflow, idempotent=True)
 
     async def definition(self, hash: str) -> dict[str, Any]:
         """Get a definition by its hash."""
-        return await self._send(calls.definition(hash))
+        return await self._get(dict[str, Any], "/definitions/{}", hash)
 
     async def layout(
         self,
@@ -1013,7 +1211,9 @@ class AsyncClient:
         height: int = 64,
     ) -> models.Layout:
         """Get the layout of a definition, for nodes of this size."""
-        return await self._send(calls.layout(hash, direction, width, height))
+        return await self._get(
+            models.Layout, "/definitions/{}/layout", hash, direction=direction, width=width, height=height
+        )
 
     async def preview(
         self,
@@ -1027,66 +1227,71 @@ class AsyncClient:
     ) -> models.Preview:
         """Evaluate an expression as a parameter of a node of an execution would be. `draft` describes a node that the
         execution does not have: `after` lists the nodes before it, `names` maps mentioned nodes to their former ids."""
-        return await self._send(calls.preview(execution, node, text, lineage, mode, draft))
+        body = {"execution": execution, "node": node, "text": text, "lineage": lineage, "mode": mode}
+        return await self._post(
+            models.Preview, "/expressions/preview", body={**body, **present({"draft": draft})}
+        )
 
     async def dead_letters(
         self, *, after: str | None = None, page: int = 200
     ) -> AsyncIterator[models.DeadLetter]:
         """Yield the dead letters, newest first. `after` is the id of the dead letter to continue after."""
-        async for found in self._pages(lambda cursor: calls.dead_letters(page, cursor), after):
+        async for found in self._pages(models.DeadLetterPage, "/dead-letters", cursor=after, limit=page):
             for each in found.dead_letters:
                 yield each
 
     async def requeue(self, letter: str) -> AsyncRun:
         """Run a dead letter again in a new execution."""
-        return AsyncRun(self, await self._send(calls.requeue(letter)))
+        started = await self._post(models.Started, "/dead-letters/{}/requeue", letter, idempotent=True)
+        return AsyncRun(self, started)
 
     async def drop(self, letter: str) -> None:
         """Discard a dead letter."""
-        await self._send(calls.drop(letter))
+        await self._delete("/dead-letters/{}", letter)
 
     async def dead_messages(self, limit: int = 50) -> list[models.DeadMessage]:
         """List messages of the queue that no worker could process, oldest first."""
-        found = await self._send(calls.dead_messages(limit))
+        found = await self._get(models.DeadMessageList, "/dead-messages", limit=limit)
         return found.dead_messages
 
     async def dead_message(self, message: str) -> models.DeadMessageDetail:
         """Get a dead message with its body."""
-        return await self._send(calls.dead_message(message))
+        return await self._get(models.DeadMessageDetail, "/dead-messages/{}", message)
 
     async def requeue_message(self, message: str) -> models.RequeuedMessage:
         """Send a dead message to its queue again."""
-        return await self._send(calls.requeue_message(message))
+        return await self._post(models.RequeuedMessage, "/dead-messages/{}/requeue", message)
 
     async def drop_message(self, message: str) -> None:
         """Discard a dead message."""
-        await self._send(calls.drop_message(message))
+        await self._delete("/dead-messages/{}", message)
 
     async def triggers(self, workflow: str | None = None) -> list[models.Trigger]:
         """List all triggers, or those of one workflow."""
-        found = await self._send(calls.triggers(workflow))
+        found = await self._get(models.TriggerList, "/triggers", workflow=workflow)
         return found.triggers
 
     async def trigger(self, id: str) -> models.Trigger:
         """Get a trigger."""
-        return await self._send(calls.trigger(id))
+        return await self._get(models.Trigger, "/triggers/{}", id)
 
     async def enable_trigger(self, id: str, *, enabled: bool = True) -> models.Trigger:
         """Enable or disable a trigger."""
-        return await self._send(calls.enable_trigger(id, enabled))
+        verb = "enable" if enabled else "disable"
+        return await self._post(models.Trigger, "/triggers/{}/" + verb, id, idempotent=True)
 
     async def rotate_trigger(self, id: str, *, secret: bool = False) -> models.RotatedTrigger:
         """Give a webhook a new path or, with `secret`, a new secret, which only this response contains."""
-        return await self._send(calls.rotate_trigger(id, secret))
+        return await self._post(models.RotatedTrigger, "/triggers/{}/rotate", id, body={"secret": secret})
 
     async def credentials(self) -> list[models.Credential]:
         """List the credentials by name, without values."""
-        found = await self._send(calls.credentials())
+        found = await self._get(models.CredentialList, "/credentials")
         return found.credentials
 
     async def credential(self, name: str) -> models.Credential:
         """Get a credential by name or id, without values."""
-        return await self._send(calls.credential(name))
+        return await self._get(models.Credential, "/credentials/{}", name)
 
     async def add_credential(
         self,
@@ -1100,7 +1305,15 @@ class AsyncClient:
     ) -> models.Credential:
         """Store a credential that is sent to `hosts` only; `*` is any host. Without `grants` it is granted to the
         principal of this client. `insecure` permits connections without TLS or with an unverified certificate."""
-        return await self._send(calls.add_credential(name, type, values, hosts, insecure, grants))
+        body = {
+            "name": name,
+            "type": type,
+            "values": values,
+            "hosts": list(hosts),
+            "insecure": insecure,
+            "grants": list(grants),
+        }
+        return await self._post(models.Credential, "/credentials", body=body)
 
     async def rotate_credential(
         self,
@@ -1111,42 +1324,46 @@ class AsyncClient:
         insecure: bool | None = None,
     ) -> models.Credential:
         """Replace values of a credential; fields that are not given keep their values."""
-        return await self._send(calls.rotate_credential(name, values, hosts, insecure))
+        bound = None if hosts is None else list(hosts)
+        body = {"values": values, **present({"hosts": bound, "insecure": insecure})}
+        request = self._request("PATCH", "/credentials/{}", (name,), body=body)
+        return await self._send(models.Credential, request, idempotent=False)
 
     async def credential_uses(self, name: str) -> list[models.CredentialUse]:
         """List the nodes that refer to a credential, in the latest versions of workflows and those with an alias."""
-        found = await self._send(calls.credential_uses(name))
+        found = await self._get(models.CredentialUses, "/credentials/{}/uses", name)
         return found.uses
 
     async def remove_credential(self, name: str) -> None:
         """Delete a credential."""
-        await self._send(calls.remove_credential(name))
+        await self._delete("/credentials/{}", name)
 
     async def granted(self, name: str) -> list[str]:
         """List the principals that may use a credential."""
-        found = await self._send(calls.grants(name))
+        found = await self._get(models.Granted, "/credentials/{}/grants", name)
         return found.granted
 
     async def grant(self, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()) -> list[str]:
         """Grant and withdraw the use of a credential. Return the principals that may use it afterwards."""
-        found = await self._send(calls.change_grants(name, whom, withdraw))
+        body = {"grant": list(whom), "withdraw": list(withdraw)}
+        found = await self._post(models.Granted, "/credentials/{}/grants", name, body=body, idempotent=True)
         return found.granted
 
     async def limits(self, workflow: str) -> models.Limits:
         """Get the start limits of a workflow."""
-        return await self._send(calls.limits(workflow))
+        return await self._get(models.Limits, "/workflows/{}/limits", workflow)
 
     async def limit(self, workflow: str, limits: models.Limits) -> models.Limits:
         """Replace all start limits of a workflow; a field that is not set removes its limit."""
-        return await self._send(calls.put_limits(workflow, limits))
+        return await self._put(models.Limits, "/workflows/{}/limits", workflow, body=limits_body(limits))
 
     async def limit_key(self, id: str, limits: models.Limits) -> models.Limits:
         """Replace all start limits of an API key; a field that is not set removes its limit."""
-        return await self._send(calls.put_key_limits(id, limits))
+        return await self._put(models.Limits, "/keys/{}/limits", id, body=limits_body(limits))
 
     async def handlers(self) -> models.Handlers:
         """Get the handlers of deployed workflows that name none."""
-        return await self._send(calls.handlers())
+        return await self._get(models.Handlers, "/handlers")
 
     async def set_handlers(
         self,
@@ -1156,25 +1373,26 @@ class AsyncClient:
         on_missing: Mapping[str, Any] | None = None,
     ) -> models.Handlers:
         """Replace the handlers of deployed workflows that name none, each given as `{"workflow": …}`."""
-        return await self._send(calls.put_handlers(on_failure, on_late, on_missing))
+        body = {"on_failure": on_failure, "on_late": on_late, "on_missing": on_missing}
+        return await self._put(models.Handlers, "/handlers", body=body)
 
     async def failed_handlers(self, *, limit: int = 100) -> list[models.FailedHandler]:
         """List the handlers that could not be started, newest first."""
-        return (await self._send(calls.failed_handlers(limit))).handlers
+        return (await self._get(models.FailedHandlers, "/handlers/failed", limit=limit)).handlers
 
     async def keys(self) -> list[models.ApiKey]:
         """List the API keys, without their secrets."""
-        found = await self._send(calls.keys())
+        found = await self._get(models.ApiKeyList, "/keys")
         return found.keys
 
     async def me(self) -> models.Me:
         """Get the principal of this client and its rights."""
-        return await self._send(calls.me())
+        return await self._get(models.Me, "/me")
 
     async def create_session(self) -> models.Me:
         """Exchange the API key of this client for a session of 12 hours. From then on the client sends the cookie of
         the session in place of the key. On a server without keys nothing changes."""
-        found = await self._send(calls.create_session())
+        found = await self._post(models.Me, "/session")
         if found.authentication == "session":
             del self._http.headers["Authorization"]
             # A server accepts changes in a session only from its own pages.
@@ -1183,7 +1401,7 @@ class AsyncClient:
 
     async def end_session(self) -> None:
         """End the session of this client."""
-        await self._send(calls.end_session())
+        await self._delete("/session", idempotent=True)
 
     async def create_key(
         self,
@@ -1196,11 +1414,13 @@ class AsyncClient:
     ) -> models.NewApiKey:
         """Create an API key for some workflows, or for all. `expires_in` is in seconds. Only this response contains
         the secret."""
-        return await self._send(calls.create_key(name, role, workflows or [], expires_in, limits))
+        optional = {"expires_in": expires_in, "limits": None if limits is None else limits_body(limits)}
+        body = {"name": name, "role": role, "workflows": workflows or [], **present(optional)}
+        return await self._post(models.NewApiKey, "/keys", body=body)
 
     async def revoke_key(self, id: str) -> None:
         """Revoke an API key."""
-        await self._send(calls.revoke_key(id))
+        await self._delete("/keys/{}", id, idempotent=True)
 
     async def log(
         self,
@@ -1212,70 +1432,73 @@ class AsyncClient:
         page: int = 200,
     ) -> AsyncIterator[models.LogEntry]:
         """Yield the entries of the audit log, newest first; with `after` those behind this number, oldest first."""
-        async for found in self._pages(lambda cursor: calls.log(actor, action, target, after, page, cursor)):
+        async for found in self._pages(
+            models.LogPage, "/audit-log", actor=actor, action=action, target=target, after=after, limit=page
+        ):
             for each in found.entries:
                 yield each
 
     async def workers(self) -> list[models.Worker]:
         """List the recently active processes."""
-        found = await self._send(calls.workers())
+        found = await self._get(models.WorkerList, "/workers")
         return found.workers
 
     async def queues(self) -> list[models.Queue]:
         """List the queues with the number of waiting and claimed tokens."""
-        found = await self._send(calls.queues())
+        found = await self._get(models.QueueList, "/queues")
         return found.queues
 
     async def timers(self, execution: str) -> list[models.Waiting]:
         """List the timers of an execution by due time."""
-        found = await self._send(calls.timers(execution))
+        found = await self._get(models.TimerList, "/executions/{}/timers", execution)
         return found.timers
 
     async def next_timer(self) -> str | None:
         """Get the due time of the next timer of all executions."""
-        found = await self._send(calls.next_timer())
+        found = await self._get(models.NextTimer, "/timers")
         return found.next_due_at
 
     async def drain_worker(self, worker: str) -> models.WorkerRequest:
         """Ask a worker to receive no more work. It finishes what it holds and then stays idle; `workers` shows it."""
-        return await self._send(calls.drain_worker(worker))
+        return await self._post(models.WorkerRequest, "/workers/{}/drain", worker)
 
     async def resume_worker(self, worker: str) -> models.WorkerRequest:
         """Ask a drained worker to receive work again."""
-        return await self._send(calls.resume_worker(worker))
+        return await self._post(models.WorkerRequest, "/workers/{}/resume", worker)
 
     async def doctor(self) -> models.DoctorReport:
         """Check the configuration of the server and its stores, as `rune doctor` does."""
-        return await self._send(calls.doctor())
+        return await self._get(models.DoctorReport, "/doctor")
 
     async def settings(self) -> list[models.Setting]:
         """List the settings of the server and where each comes from. Secrets are not shown."""
-        found = await self._send(calls.settings())
+        found = await self._get(models.SettingList, "/settings")
         return found.settings
 
     async def preview_schedule(self, *, count: int = 5, **times: Any) -> models.SchedulePreview:
         """Get the next times of a schedule with the parameters of a `schedule` node: `cron` and `timezone`, or `amount`
         and `unit`."""
-        return await self._send(calls.preview_schedule(times, count))
+        return await self._post(models.SchedulePreview, "/schedules/preview", body={**times, "count": count})
 
     async def node_types(self) -> list[dict[str, Any]]:
         """List the node types of the server with the schemas of their parameters."""
-        found: list[dict[str, Any]] = (await self._send(calls.node_types()))["nodes"]
+        found: list[dict[str, Any]] = (await self._get(dict[str, Any], "/nodes"))["nodes"]
         return found
 
     async def node_type(self, name: str) -> dict[str, Any]:
         """Get a node type by its name or an alias."""
-        return await self._send(calls.node_type(name))
+        return await self._get(dict[str, Any], "/nodes/{}", name)
 
     async def credential_types(self) -> list[models.CredentialType]:
         """List the credential types with the schemas of their fields."""
-        found = await self._send(calls.credential_types())
+        found = await self._get(models.CredentialTypeList, "/credential-types")
         return found.credential_types
 
     async def workflow_schema(self) -> dict[str, Any]:
         """Get the JSON Schema of workflow documents, with the node types of the server."""
-        return await self._send(calls.workflow_schema())
+        return await self._get(dict[str, Any], "/schemas/workflow")
 
     async def version(self) -> models.ServerVersion:
         """Get the version of the server."""
-        return await self._send(calls.server_version())
+        request = self._http.build_request("GET", "/version")
+        return await self._send(models.ServerVersion, request, idempotent=True)

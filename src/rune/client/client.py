@@ -11,14 +11,27 @@ with Client("http://127.0.0.1:8080") as client:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 import httpx
+import msgspec
 
-from rune.client import calls, models
-from rune.client.calls import Call
+from rune.client import models
+from rune.client.encoding import (
+    any_of,
+    api_path,
+    bulk_selection,
+    document_content,
+    execution_filters,
+    limits_body,
+    new_key,
+    present,
+    read,
+    start_body,
+    value_path,
+)
 from rune.client.errors import (
     ApiError,
     ClientError,
@@ -184,6 +197,11 @@ STREAM_TIMEOUT_S = 60.0
 
 T = TypeVar("T")
 P = TypeVar("P", bound="Page")
+_NONE_GIVEN: Mapping[str, Any] = {}
+
+
+def _if_match(tag: object) -> dict[str, str]:
+    return {} if tag is None else {"If-Match": f'"{tag}"'}
 
 
 class Client:
@@ -230,42 +248,111 @@ class Client:
         """Close all connections."""
         self._http.close()
 
-    def _send(self, call: Call[T]) -> T:
-        """Send a call, again where it is idempotent, and decode the response."""
-        for attempt in range(MAX_ATTEMPTS if call.idempotent else 1):
+    def _get(self, answer: type[T], path: str, /, *names: str | int, **params: Any) -> T:
+        """Read what is at a path of the API, in which each `{}` is one of the names. Parameters that are None are left
+        out."""
+        return self._send(answer, self._request("GET", path, names, params), idempotent=True)
+
+    def _pages(
+        self, page: type[P], path: str, /, *names: str, cursor: str | None = None, **params: Any
+    ) -> Iterator[P]:
+        """Yield page after page; the next one is requested only when the caller iterates that far."""
+        while True:
+            answer = self._get(page, path, *names, **params, cursor=cursor)
+            yield answer
+            cursor = answer.next
+            if cursor is None:
+                return
+
+    def _post(
+        self,
+        answer: type[T],
+        path: str,
+        /,
+        *names: str,
+        body: dict[str, Any] | None = None,
+        idempotent: bool = False,
+    ) -> T:
+        """Request a change. It is sent again only if it is idempotent: repeated, it changes nothing further."""
+        request = self._request("POST", path, names, body=body or {})
+        return self._send(answer, request, idempotent=idempotent)
+
+    def _post_once(
+        self, answer: type[T], path: str, /, *names: str, key: str | None, body: dict[str, Any], **params: Any
+    ) -> T:
+        """Request a change under an idempotency key, a new one if none is given, so that it can be sent again."""
+        headers = {"Idempotency-Key": key or new_key()}
+        request = self._request("POST", path, names, params, body=body, headers=headers)
+        return self._send(answer, request, idempotent=True)
+
+    def _put(
+        self, answer: type[T], path: str, /, *names: str, body: dict[str, Any], match: object = None
+    ) -> T:
+        """Replace what is at a path; with `match`, only if it still has this tag."""
+        request = self._request("PUT", path, names, body=body, headers=_if_match(match))
+        return self._send(answer, request, idempotent=True)
+
+    def _delete(self, path: str, /, *names: str, idempotent: bool = False) -> None:
+        self._send(type(None), self._request("DELETE", path, names), idempotent=idempotent)
+
+    def _upload(
+        self,
+        answer: type[T],
+        method: Literal["POST", "PUT"],
+        path: str,
+        /,
+        *names: str,
+        document: Any,
+        media_type: str | None = None,
+        match: str | None = None,
+        **params: Any,
+    ) -> T:
+        """Send a document, plain data or text."""
+        content, kind = document_content(document, media_type)
+        headers = {"Content-Type": kind, **_if_match(match)}
+        request = self._request(method, path, names, params, content=content, headers=headers)
+        return self._send(answer, request, idempotent=method == "PUT")
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        names: Sequence[str | int],
+        params: Mapping[str, Any] = _NONE_GIVEN,
+        *,
+        body: dict[str, Any] | None = None,
+        content: bytes | None = None,
+        headers: Mapping[str, str] = _NONE_GIVEN,
+    ) -> httpx.Request:
+        """Build a request, of which the body is JSON and `content` is not. The time that the server is asked to wait is
+        added to the timeout."""
+        if body is not None:
+            content, headers = msgspec.json.encode(body), {"Content-Type": "application/json", **headers}
+        return self._http.build_request(
+            method,
+            api_path(path, *names),
+            params=present(params),
+            content=content,
+            headers=headers,
+            timeout=self._timeout + (params.get("wait") or 0.0),
+        )
+
+    def _send(self, answer: type[T], request: httpx.Request, *, idempotent: bool) -> T:
+        """Send a request, again where it is idempotent, and decode the response."""
+        for attempt in range(MAX_ATTEMPTS if idempotent else 1):
             if attempt:
                 time.sleep(RETRY_DELAY_S * 2 ** (attempt - 1))
             try:
-                response = self._send_once(call)
+                response = self._http.send(request)
             except httpx.TransportError as error:
                 failure: ClientError = connection_failed(self._http.base_url, error)
                 continue
             if response.is_success:
-                return call.read(response.content)
+                return read(answer, response.content)
             failure = api_error(response.status_code, response.content, response.headers)
             if response.status_code != 503:
                 break
         raise failure
-
-    def _send_once(self, call: Call[T]) -> httpx.Response:
-        headers = {"Content-Type": "application/json"} if call.body is not None else {}
-        return self._http.request(
-            call.method,
-            call.path,
-            params=call.params,
-            content=call.body,
-            headers={**headers, **call.headers},
-            timeout=self._timeout + call.extra_timeout_s,
-        )
-
-    def _pages(self, call: Callable[[str | None], Call[P]], cursor: str | None = None) -> Iterator[P]:
-        """Yield page after page; the next one is requested only when the caller iterates that far."""
-        while True:
-            page = self._send(call(cursor))
-            yield page
-            cursor = page.next
-            if cursor is None:
-                return
 
     def start(
         self,
@@ -285,19 +372,19 @@ class Client:
         `version` is a number or an alias. `pins` are outputs of nodes that are not called, by node; `outlets` are the
         outlets of pinned nodes that have outlets. With `wait`, the same request waits for the end, up to so many
         seconds and at most 60; `started.execution` of the handle is the execution then."""
-        call = calls.start(
-            workflow,
+        body = start_body(
             input,
             version=version,
-            key=key,
             labels=labels,
             priority=priority,
             fake_time=fake_time,
             pins=pins,
             outlets=outlets,
-            wait=wait,
         )
-        return Run(self, self._send(call))
+        started = self._post_once(
+            models.Started, "/workflows/{}/executions", workflow, key=key, body=body, wait=wait or None
+        )
+        return Run(self, started)
 
     def start_definition(
         self,
@@ -312,18 +399,11 @@ class Client:
         wait: float = 0.0,
     ) -> Run:
         """Start a definition without storing it as a workflow; `pins`, `outlets` and `wait` as of `start`."""
-        call = calls.start(
-            None,
-            input,
-            definition=definition,
-            key=key,
-            labels=labels,
-            fake_time=fake_time,
-            pins=pins,
-            outlets=outlets,
-            wait=wait,
+        body = start_body(
+            input, definition=definition, labels=labels, fake_time=fake_time, pins=pins, outlets=outlets
         )
-        return Run(self, self._send(call))
+        started = self._post_once(models.Started, "/executions", key=key, body=body, wait=wait or None)
+        return Run(self, started)
 
     def run(
         self,
@@ -360,7 +440,7 @@ class Client:
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             left = LONG_POLL_S if deadline is None else min(LONG_POLL_S, deadline - time.monotonic())
-            found = self._send(calls.execution(execution, max(left, 0.0)))
+            found = self._get(models.Execution, "/executions/{}", execution, wait=max(left, 0.0) or None)
             if found.ended:
                 return found
             if left <= 0:
@@ -380,13 +460,13 @@ class Client:
     ) -> Iterator[models.Event | models.Now | models.Rollup]:
         """Yield events as `watch` does and, in between, which nodes run now and what they log. With the view `rollup`,
         counts of the items of splits in place of the events inside of them."""
-        path, params = calls.events_path(execution), {"view": view, "after": after}
+        path, params = api_path("/executions/{}/events", execution), {"view": view, "after": after}
         yield from self._events(path, params, EventDecoder(after))
 
     def changes(self) -> Iterator[models.ListedExecution | models.Missed]:
         """Yield each execution that starts, changes its status or ends from now on, without an end. After `Missed`
         changes may be missing: read `executions` again. It needs a server, not `app`."""
-        yield from self._events(calls.CHANGES_PATH, {}, ChangeDecoder())
+        yield from self._events(api_path("/events"), {}, ChangeDecoder())
 
     def _events(self, path: str, params: dict[str, Any], decoder: SseDecoder[T]) -> Iterator[T]:
         """Yield what a decoder makes of a stream, and reconnect where the connection is lost."""
@@ -432,7 +512,7 @@ class Client:
 
     def execution(self, execution: str) -> models.Execution:
         """Get an execution."""
-        return self._send(calls.execution(execution))
+        return self._get(models.Execution, "/executions/{}", execution)
 
     def executions(
         self,
@@ -458,7 +538,7 @@ class Client:
         `failed_items`, ended ones in which an item failed; with `stuck`, running ones without progress; started from
         `since` to before `until`, times in ISO 8601 with an offset; ended with the error `code`; started by a
         `principal`. `after` is the id to continue after."""
-        filters = calls.execution_filters(
+        filters = execution_filters(
             status=status,
             workflow=workflow,
             version=version,
@@ -474,7 +554,7 @@ class Client:
             retry_of=retry_of,
             q=q,
         )
-        for found in self._pages(lambda cursor: calls.executions(filters, page, cursor), after):
+        for found in self._pages(models.ExecutionPage, "/executions", **filters, cursor=after, limit=page):
             yield from found.executions
 
     def count(
@@ -490,7 +570,7 @@ class Client:
         principal: str | None = None,
     ) -> models.Count:
         """Count the executions that match all filters; many are estimated."""
-        filters = calls.execution_filters(
+        filters = execution_filters(
             status=status,
             workflow=workflow,
             failed_items=failed_items,
@@ -500,7 +580,7 @@ class Client:
             code=code,
             principal=principal,
         )
-        page = self._send(calls.count_executions(filters))
+        page = self._get(models.ExecutionPage, "/executions", **filters, limit=1, count="estimate")
         return page.count or models.Count(value=0, exact=False)
 
     def history(
@@ -517,7 +597,16 @@ class Client:
         the event to continue after. With `before`, `kind` or `node` only such events, newest first."""
         backwards = (before, kind, node) != (None, None, None)
         while True:
-            found = self._send(calls.history(execution, after, before, kind, node, page))
+            found = self._get(
+                models.EventPage,
+                "/executions/{}/history",
+                execution,
+                after=after,
+                before=before,
+                kind=kind,
+                node=node,
+                limit=page,
+            )
             yield from found.events
             if found.next is None:
                 return
@@ -536,16 +625,24 @@ class Client:
         page: int = 200,
     ) -> Iterator[models.NodeRun]:
         """Yield the node runs of an execution in the order they ended."""
-        for found in self._pages(lambda cursor: calls.nodes(execution, node, status, lineage, page, cursor)):
+        for found in self._pages(
+            models.NodeRunPage,
+            "/executions/{}/nodes",
+            execution,
+            node=node,
+            status=status,
+            lineage=lineage,
+            limit=page,
+        ):
             yield from found.nodes
 
     def graph(self, execution: str, *, lineage: str | None = None, at: int | None = None) -> models.Graph:
         """Get the states of all nodes and edges: now or after event `at`, with `lineage` in one item."""
-        return self._send(calls.graph(execution, lineage, at))
+        return self._get(models.Graph, "/executions/{}/graph", execution, lineage=lineage, at=at)
 
     def rollups(self, execution: str) -> list[models.SplitRollup]:
         """List the splits of an execution with node counts by status, nodes per second and the first failures."""
-        found = self._send(calls.rollups(execution))
+        found = self._get(models.SplitRollupList, "/executions/{}/rollups", execution)
         return found.splits
 
     def items(
@@ -561,7 +658,15 @@ class Client:
     ) -> Iterator[models.SplitItem]:
         """Yield the items of a split in their order: by the worst state in each, or by the state of one node."""
         for found in self._pages(
-            lambda cursor: calls.items(execution, split, lineage, node, status, code, page, cursor)
+            models.SplitItemPage,
+            "/executions/{}/splits/{}/items",
+            execution,
+            split,
+            lineage=lineage,
+            node=node,
+            status=any_of(status),
+            code=code,
+            limit=page,
         ):
             yield from found.items
 
@@ -578,7 +683,17 @@ class Client:
     ) -> bytes:
         """Get one byte per item of a split: its state, duration, attempts or error code. `offset` and `limit` select a
         range of items."""
-        return self._send(calls.packed_items(execution, split, by, lineage, node, offset, limit))
+        return self._get(
+            bytes,
+            "/executions/{}/splits/{}/items/packed",
+            execution,
+            split,
+            by=by,
+            lineage=lineage,
+            node=node,
+            offset=offset or None,
+            limit=limit,
+        )
 
     def item_counts(
         self,
@@ -591,18 +706,35 @@ class Client:
     ) -> models.ItemCounts:
         """Count the items of a split by state and by error code; with `times` also tell how long they took and how many
         were under way at a time."""
-        return self._send(calls.item_counts(execution, split, lineage, node, times))
+        return self._get(
+            models.ItemCounts,
+            "/executions/{}/splits/{}/items/facets",
+            execution,
+            split,
+            lineage=lineage,
+            node=node,
+            times=times or None,
+        )
 
     def attempts(self, execution: str, node: str, *, lineage: str | None = None) -> list[models.Attempt]:
         """List the attempts of a node run, oldest first."""
-        found = self._send(calls.attempts(execution, node, lineage))
+        found = self._get(
+            models.AttemptList, "/executions/{}/nodes/{}/attempts", execution, node, lineage=lineage
+        )
         return found.attempts
 
     def attempt_log(
         self, execution: str, node: str, attempt: int, *, lineage: str | None = None
     ) -> models.NodeLog:
         """Get what a node logged in one attempt."""
-        return self._send(calls.attempt_log(execution, node, attempt, lineage))
+        return self._get(
+            models.NodeLog,
+            "/executions/{}/nodes/{}/attempts/{}/log",
+            execution,
+            node,
+            attempt,
+            lineage=lineage,
+        )
 
     def logs(
         self, execution: str, *, node: str | None = None, after: int = 0, page: int = 50
@@ -610,7 +742,9 @@ class Client:
         """Yield the logs of all attempts that have ended, in the order they ended. `after` is the `position` of the log
         to continue after."""
         while True:
-            found = self._send(calls.logs(execution, node, after, page))
+            found = self._get(
+                models.NodeLogPage, "/executions/{}/logs", execution, node=node, after=after, limit=page
+            )
             yield from found.logs
             if found.next is None:
                 return
@@ -618,11 +752,11 @@ class Client:
 
     def node_input(self, execution: str, node: str, *, lineage: str | None = None) -> models.NodeInput:
         """Get the payload and the resolved parameters that a node was called with."""
-        return self._send(calls.node_input(execution, node, lineage))
+        return self._get(models.NodeInput, "/executions/{}/nodes/{}/input", execution, node, lineage=lineage)
 
     def output(self, execution: str) -> Any:
         """Get the output of an ended execution; None unless it completed."""
-        return self._send(calls.output(execution))
+        return self._get(Any, "/executions/{}/output", execution)
 
     def value_part(
         self,
@@ -639,7 +773,15 @@ class Client:
     ) -> models.ValuePart:
         """Get a part of the input or output of an execution or of one of its nodes, or of a blob with JSON: what a JSON
         pointer names, with `depth` levels of members, from `offset` on."""
-        return self._send(calls.value_part(execution, of, node, blob, lineage, pointer, depth, offset, limit))
+        return self._get(
+            models.ValuePart,
+            *value_path(execution, of, node, blob),
+            lineage=lineage,
+            pointer=pointer,
+            depth=depth,
+            offset=offset,
+            limit=limit,
+        )
 
     def find_in_value(
         self,
@@ -656,13 +798,19 @@ class Client:
     ) -> models.ValueMatches:
         """List keys and texts that contain a text, in any case, in the input or output of an execution or of one of its
         nodes, or in a blob with JSON; with `pointer`, in a part of it."""
-        return self._send(
-            calls.find_in_value(execution, find, of, node, blob, lineage, pointer, offset, limit)
+        return self._get(
+            models.ValueMatches,
+            *value_path(execution, of, node, blob),
+            lineage=lineage,
+            find=find,
+            pointer=pointer,
+            offset=offset,
+            limit=limit,
         )
 
     def document(self, execution: str) -> dict[str, Any]:
         """Get an ended execution with all its node runs as one document."""
-        return self._send(calls.document(execution))
+        return self._get(dict[str, Any], "/executions/{}/document", execution)
 
     def download(
         self,
@@ -674,15 +822,15 @@ class Client:
     ) -> Iterator[bytes]:
         """Yield the JSON of an execution in chunks as they arrive: its output, its input, or all of its node runs. With
         `node`, the output or input of this node, in an item such as `users:5`."""
-        yield from self._stream(calls.download_path(execution, what, node, lineage))
+        yield from self._stream(*value_path(execution, what, node), lineage=lineage)
 
     def blob(self, execution: str, key: str) -> Iterator[bytes]:
         """Yield a blob of an execution in chunks as they arrive. `key` is that of a blob reference."""
-        yield from self._stream(calls.blob_path(execution, key))
+        yield from self._stream(*value_path(execution, blob=key))
 
-    def _stream(self, path: str) -> Iterator[bytes]:
+    def _stream(self, path: str, /, *names: str, **params: Any) -> Iterator[bytes]:
         try:
-            with self._http.stream("GET", path) as response:
+            with self._http.stream("GET", api_path(path, *names), params=present(params)) as response:
                 if not response.is_success:
                     raise api_error(response.status_code, response.read(), response.headers)
                 yield from response.iter_bytes()
@@ -694,22 +842,24 @@ class Client:
     ) -> dict[str, Any]:
         """Get an ended execution as a test for `rune test`: its workflow, input, outcome, and mocks of nodes with
         effects. With `node` the test also expects the result of this node, inside of splits in the item `lineage`."""
-        return self._send(calls.recorded_test(execution, node, lineage))
+        return self._get(dict[str, Any], "/executions/{}/test", execution, node=node, lineage=lineage)
 
     def explain(self, execution: str) -> models.Explanation:
         """Get what an execution is waiting for."""
-        return self._send(calls.explain(execution))
+        return self._get(models.Explanation, "/executions/{}/explain", execution)
 
     def waiting(
         self, *, kind: Literal["signal"] = "signal", workflow: str | None = None, page: int = 100
     ) -> Iterator[models.WaitingSignal]:
         """Yield what waits for a signal in executions that have not ended, newest executions first."""
-        for found in self._pages(lambda cursor: calls.waiting(kind, workflow, page, cursor)):
+        for found in self._pages(
+            models.WaitingSignalPage, "/waiting", kind=kind, workflow=workflow, limit=page
+        ):
             yield from found.waiting
 
     def waiting_signal(self, execution: str, node: str, *, item: str | None = None) -> models.WaitingSignal:
         """Get what a node waits for, in one item if it is inside a split."""
-        return self._send(calls.waiting_signal(execution, node, item))
+        return self._get(models.WaitingSignal, "/waiting/{}/{}", execution, node, item=item)
 
     def signal(
         self,
@@ -721,34 +871,37 @@ class Client:
         key: str | None = None,
     ) -> models.SignalResult:
         """Send a signal. Under the same key it is delivered once."""
-        return self._send(calls.signal(execution, name, value, item, key))
+        body = {"name": name, "value": value, **present({"item": item})}
+        return self._post_once(models.SignalResult, "/executions/{}/signals", execution, key=key, body=body)
 
     def cancel(self, execution: str, reason: str = "") -> models.ActionResult:
         """Cancel an execution."""
-        return self._send(calls.cancel(execution, reason))
+        return self._post(models.ActionResult, "/executions/{}/cancel", execution, body={"reason": reason})
 
     def pause(self, execution: str) -> models.ActionResult:
         """Pause an execution: running nodes finish, no new ones start."""
-        return self._send(calls.control(execution, "pause"))
+        return self._post(models.ActionResult, "/executions/{}/pause", execution)
 
     def resume(self, execution: str) -> models.ActionResult:
         """Resume a paused execution."""
-        return self._send(calls.control(execution, "resume"))
+        return self._post(models.ActionResult, "/executions/{}/resume", execution)
 
     def compare(self, execution: str, other: str) -> models.Comparison:
         """Compare two executions: groups of runs that differ in the same way."""
-        return self._send(calls.compare(execution, other))
+        return self._get(models.Comparison, "/executions/{}/diff/{}/summary", execution, other)
 
     def differences(self, execution: str, other: str) -> models.Difference:
         """Compare two executions with all runs that differ and their outputs; `compare` and `differing_runs` return
         the same in parts, for long executions."""
-        return self._send(calls.differences(execution, other))
+        return self._get(models.Difference, "/executions/{}/diff/{}", execution, other)
 
     def differing_runs(
         self, execution: str, other: str, *, node: str | None = None, page: int = 200
     ) -> Iterator[models.ComparedRunPair]:
         """Yield the runs that differ between two executions, without their outputs."""
-        for found in self._pages(lambda cursor: calls.differing_runs(execution, other, node, page, cursor)):
+        for found in self._pages(
+            models.ComparedRunPage, "/executions/{}/diff/{}/runs", execution, other, node=node, limit=page
+        ):
             yield from found.runs
 
     def bulk(
@@ -763,8 +916,8 @@ class Client:
     ) -> models.BulkJob:
         """Act on many executions in the background: `cancel`, `pause`, `resume`, `retry`, `retry_failed_items` or
         `requeue`. They are given by id, or as the newest that match a filter with the parameters of `executions`."""
-        selection = calls.bulk_selection(action, ids, filter, limit)
-        return self._send(calls.bulk(selection, reason, key))
+        body = {**bulk_selection(action, ids, filter, limit), "reason": reason}
+        return self._post_once(models.BulkJob, "/bulk", key=key, body=body)
 
     def bulk_preview(
         self,
@@ -775,27 +928,31 @@ class Client:
         limit: int = 1_000,
     ) -> models.BulkPreview:
         """Count the executions that `bulk` would process, and those that can be changed so."""
-        return self._send(calls.bulk_preview(calls.bulk_selection(action, ids, filter, limit)))
+        return self._post(
+            models.BulkPreview, "/bulk/preview", body=bulk_selection(action, ids, filter, limit)
+        )
 
     def bulk_jobs(self, limit: int = 50) -> list[models.BulkJob]:
         """List bulk jobs, newest first."""
-        found = self._send(calls.bulk_jobs(limit))
+        found = self._get(models.BulkJobList, "/bulk", limit=limit)
         return found.jobs
 
     def bulk_job(self, job: str) -> models.BulkJob:
         """Get a bulk job with its progress."""
-        return self._send(calls.bulk_job(job))
+        return self._get(models.BulkJob, "/bulk/{}", job)
 
     def bulk_outcomes(
         self, job: str, *, outcome: str | None = None, page: int = 200
     ) -> Iterator[models.BulkOutcome]:
         """Yield what became of each execution of a bulk job."""
-        for found in self._pages(lambda cursor: calls.bulk_outcomes(job, outcome, page, cursor)):
+        for found in self._pages(
+            models.BulkOutcomePage, "/bulk/{}/outcomes", job, outcome=outcome, limit=page
+        ):
             yield from found.outcomes
 
     def abort_bulk(self, job: str) -> models.BulkJob:
         """Let a bulk job process no further execution."""
-        return self._send(calls.abort_bulk(job))
+        return self._post(models.BulkJob, "/bulk/{}/abort", job)
 
     def retry(
         self,
@@ -809,8 +966,15 @@ class Client:
     ) -> Run:
         """Run the failed nodes again in a new execution; with `failed_items` only those of failed items, which `split`,
         `item` and `code` limit to one split, to an item around it and to one error code."""
-        chosen = {"split": split, "item": item, "code": code}
-        return Run(self, self._send(calls.retry(execution, failed_items, key, chosen)))
+        chosen = present({"split": split, "item": item, "code": code})
+        started = self._post_once(
+            models.Started,
+            "/executions/{}/retry",
+            execution,
+            key=key,
+            body={"failed_items": failed_items, **chosen},
+        )
+        return Run(self, started)
 
     def rerun(
         self,
@@ -838,8 +1002,9 @@ class Client:
             "pins": pins,
             "outlets": outlets,
         }
-        given = {name: value for name, value in changes.items() if value is not None}
-        return Run(self, self._send(calls.rerun(execution, node, item, key, given)))
+        body = {"node": node, **present({"item": item, **changes})}
+        started = self._post_once(models.Started, "/executions/{}/rerun", execution, key=key, body=body)
+        return Run(self, started)
 
     def handle(self, execution: str) -> Run:
         """Get the handle of an execution that was started before."""
@@ -872,11 +1037,14 @@ class Client:
         `match`, only if the latest version still has this hash, or its newest text this SHA-256."""
         if workflow is None and isinstance(definition, dict) and "id" in definition:
             workflow = str(definition["id"])
-        return self._send(calls.deploy(definition, workflow, match, note, media_type))
+        target = ("POST", "/workflows") if workflow is None else ("PUT", "/workflows/{}", workflow)
+        return self._upload(
+            models.Deployed, *target, document=definition, media_type=media_type, match=match, note=note
+        )
 
     def source(self, workflow: str, version: str | int = "latest") -> bytes:
         """Get the text that a version was deployed with, JSON or YAML."""
-        return self._send(calls.source(workflow, version))
+        return self._get(bytes, "/workflows/{}/versions/{}/source", workflow, version)
 
     def check(
         self,
@@ -890,7 +1058,17 @@ class Client:
     ) -> models.Checked:
         """Validate a definition without storing it; with `plan` return what each node may mention, with `layout` the
         places of nodes and edges, in this direction and for nodes of this size."""
-        return self._send(calls.check(definition, plan, layout, direction, width, height))
+        return self._upload(
+            models.Checked,
+            "POST",
+            "/workflows/validate",
+            document=definition,
+            plan=plan or None,
+            layout=layout or None,
+            direction=direction,
+            width=width,
+            height=height,
+        )
 
     def import_workflow(
         self,
@@ -902,33 +1080,45 @@ class Client:
     ) -> models.Imported:
         """Convert a workflow of another tool, without storing it: plain data, or text, JSON or YAML. The format is
         detected unless it is given; `name` names a workflow whose document has no name."""
-        return self._send(calls.import_workflow(source, format, name, stubs))
+        return self._upload(
+            models.Imported,
+            "POST",
+            "/workflows/import",
+            document=source,
+            format=format,
+            name=name,
+            stubs=stubs or None,
+        )
 
     def stats(
         self, *, by: str = "status", since: str | None = None, step: str = "1h", workflow: str | None = None
     ) -> models.Stats:
         """Count the executions that ended since a time (a day ago by default) in steps of `1m` to `1d`: by `status`,
         `workflow` or `workflow,status`."""
-        return self._send(calls.stats(by, since, step, workflow))
+        return self._get(models.Stats, "/stats", by=by, since=since, step=step, workflow=workflow)
 
     def activity(self, workflow: str) -> models.WorkflowActivity:
         """Get the newest outcomes of a workflow and how long its executions take."""
-        return self._send(calls.activity(workflow))
+        return self._get(models.WorkflowActivity, "/workflows/{}/activity", workflow)
 
     def workflows(
         self, *, hidden: bool = False, activity: bool = False, page: int = 200
     ) -> Iterator[models.Workflow]:
         """Yield the deployed workflows by id. `hidden` adds archived ones, `activity` adds their newest outcomes."""
-        for found in self._pages(lambda cursor: calls.workflows(hidden, activity, page, cursor)):
+        for found in self._pages(
+            models.WorkflowPage, "/workflows", hidden=hidden or None, activity=activity or None, limit=page
+        ):
             yield from found.workflows
 
     def workflow(self, workflow: str, version: str | int | None = None) -> models.WorkflowVersion:
         """Get a version of a workflow with its definition; the latest by default."""
-        return self._send(calls.workflow(workflow, version))
+        if version is None:
+            return self._get(models.WorkflowVersion, "/workflows/{}", workflow)
+        return self._get(models.WorkflowVersion, "/workflows/{}/versions/{}", workflow, version)
 
     def versions(self, workflow: str, *, page: int = 200) -> Iterator[models.Version]:
         """Yield the versions of a workflow, oldest first."""
-        for found in self._pages(lambda cursor: calls.versions(workflow, page, cursor)):
+        for found in self._pages(models.VersionPage, "/workflows/{}/versions", workflow, limit=page):
             yield from found.versions
 
     def set_alias(
@@ -942,34 +1132,36 @@ class Client:
     ) -> models.Alias:
         """Point an alias at a version; `weights` send a percentage of the starts to other versions. With `match`, only
         if the alias still has this revision."""
-        return self._send(calls.set_alias(workflow, alias, version, weights, match))
+        shares = {str(number): share for number, share in (weights or {}).items()}
+        body = {**present({"version": version}), "weights": shares}
+        return self._put(models.Alias, "/workflows/{}/aliases/{}", workflow, alias, body=body, match=match)
 
     def aliases(self, workflow: str) -> list[models.Alias]:
         """List the aliases of a workflow by name."""
-        found = self._send(calls.aliases(workflow))
+        found = self._get(models.AliasList, "/workflows/{}/aliases", workflow)
         return found.aliases
 
     def alias(self, workflow: str, name: str) -> models.Alias:
         """Get an alias of a workflow."""
-        return self._send(calls.alias(workflow, name))
+        return self._get(models.Alias, "/workflows/{}/aliases/{}", workflow, name)
 
     def compare_versions(
         self, workflow: str, before: str | int, after: str | int = "latest"
     ) -> models.ComparedVersions:
         """Compare two versions of a workflow, given by number or alias."""
-        return self._send(calls.compare_versions(workflow, before, after))
+        return self._get(models.ComparedVersions, "/workflows/{}/diff", workflow, before=before, after=after)
 
     def restore(self, workflow: str) -> models.Deployed:
         """Restore an archived workflow."""
-        return self._send(calls.restore_workflow(workflow))
+        return self._post(models.Deployed, "/workflows/{}/restore", workflow)
 
     def delete(self, workflow: str) -> None:
         """Archive a workflow. Its versions and executions are kept."""
-        self._send(calls.delete_workflow(workflow))
+        self._delete("/workflows/{}", workflow, idempotent=True)
 
     def definition(self, hash: str) -> dict[str, Any]:
         """Get a definition by its hash."""
-        return self._send(calls.definition(hash))
+        return self._get(dict[str, Any], "/definitions/{}", hash)
 
     def layout(
         self,
@@ -980,7 +1172,9 @@ class Client:
         height: int = 64,
     ) -> models.Layout:
         """Get the layout of a definition, for nodes of this size."""
-        return self._send(calls.layout(hash, direction, width, height))
+        return self._get(
+            models.Layout, "/definitions/{}/layout", hash, direction=direction, width=width, height=height
+        )
 
     def preview(
         self,
@@ -994,63 +1188,66 @@ class Client:
     ) -> models.Preview:
         """Evaluate an expression as a parameter of a node of an execution would be. `draft` describes a node that the
         execution does not have: `after` lists the nodes before it, `names` maps mentioned nodes to their former ids."""
-        return self._send(calls.preview(execution, node, text, lineage, mode, draft))
+        body = {"execution": execution, "node": node, "text": text, "lineage": lineage, "mode": mode}
+        return self._post(models.Preview, "/expressions/preview", body={**body, **present({"draft": draft})})
 
     def dead_letters(self, *, after: str | None = None, page: int = 200) -> Iterator[models.DeadLetter]:
         """Yield the dead letters, newest first. `after` is the id of the dead letter to continue after."""
-        for found in self._pages(lambda cursor: calls.dead_letters(page, cursor), after):
+        for found in self._pages(models.DeadLetterPage, "/dead-letters", cursor=after, limit=page):
             yield from found.dead_letters
 
     def requeue(self, letter: str) -> Run:
         """Run a dead letter again in a new execution."""
-        return Run(self, self._send(calls.requeue(letter)))
+        started = self._post(models.Started, "/dead-letters/{}/requeue", letter, idempotent=True)
+        return Run(self, started)
 
     def drop(self, letter: str) -> None:
         """Discard a dead letter."""
-        self._send(calls.drop(letter))
+        self._delete("/dead-letters/{}", letter)
 
     def dead_messages(self, limit: int = 50) -> list[models.DeadMessage]:
         """List messages of the queue that no worker could process, oldest first."""
-        found = self._send(calls.dead_messages(limit))
+        found = self._get(models.DeadMessageList, "/dead-messages", limit=limit)
         return found.dead_messages
 
     def dead_message(self, message: str) -> models.DeadMessageDetail:
         """Get a dead message with its body."""
-        return self._send(calls.dead_message(message))
+        return self._get(models.DeadMessageDetail, "/dead-messages/{}", message)
 
     def requeue_message(self, message: str) -> models.RequeuedMessage:
         """Send a dead message to its queue again."""
-        return self._send(calls.requeue_message(message))
+        return self._post(models.RequeuedMessage, "/dead-messages/{}/requeue", message)
 
     def drop_message(self, message: str) -> None:
         """Discard a dead message."""
-        self._send(calls.drop_message(message))
+        self._delete("/dead-messages/{}", message)
 
     def triggers(self, workflow: str | None = None) -> list[models.Trigger]:
         """List all triggers, or those of one workflow."""
-        found = self._send(calls.triggers(workflow))
+        found = self._get(models.TriggerList, "/triggers", workflow=workflow)
         return found.triggers
 
     def trigger(self, id: str) -> models.Trigger:
         """Get a trigger."""
-        return self._send(calls.trigger(id))
+        return self._get(models.Trigger, "/triggers/{}", id)
 
     def enable_trigger(self, id: str, *, enabled: bool = True) -> models.Trigger:
         """Enable or disable a trigger."""
-        return self._send(calls.enable_trigger(id, enabled))
+        verb = "enable" if enabled else "disable"
+        return self._post(models.Trigger, "/triggers/{}/" + verb, id, idempotent=True)
 
     def rotate_trigger(self, id: str, *, secret: bool = False) -> models.RotatedTrigger:
         """Give a webhook a new path or, with `secret`, a new secret, which only this response contains."""
-        return self._send(calls.rotate_trigger(id, secret))
+        return self._post(models.RotatedTrigger, "/triggers/{}/rotate", id, body={"secret": secret})
 
     def credentials(self) -> list[models.Credential]:
         """List the credentials by name, without values."""
-        found = self._send(calls.credentials())
+        found = self._get(models.CredentialList, "/credentials")
         return found.credentials
 
     def credential(self, name: str) -> models.Credential:
         """Get a credential by name or id, without values."""
-        return self._send(calls.credential(name))
+        return self._get(models.Credential, "/credentials/{}", name)
 
     def add_credential(
         self,
@@ -1064,7 +1261,15 @@ class Client:
     ) -> models.Credential:
         """Store a credential that is sent to `hosts` only; `*` is any host. Without `grants` it is granted to the
         principal of this client. `insecure` permits connections without TLS or with an unverified certificate."""
-        return self._send(calls.add_credential(name, type, values, hosts, insecure, grants))
+        body = {
+            "name": name,
+            "type": type,
+            "values": values,
+            "hosts": list(hosts),
+            "insecure": insecure,
+            "grants": list(grants),
+        }
+        return self._post(models.Credential, "/credentials", body=body)
 
     def rotate_credential(
         self,
@@ -1075,42 +1280,46 @@ class Client:
         insecure: bool | None = None,
     ) -> models.Credential:
         """Replace values of a credential; fields that are not given keep their values."""
-        return self._send(calls.rotate_credential(name, values, hosts, insecure))
+        bound = None if hosts is None else list(hosts)
+        body = {"values": values, **present({"hosts": bound, "insecure": insecure})}
+        request = self._request("PATCH", "/credentials/{}", (name,), body=body)
+        return self._send(models.Credential, request, idempotent=False)
 
     def credential_uses(self, name: str) -> list[models.CredentialUse]:
         """List the nodes that refer to a credential, in the latest versions of workflows and those with an alias."""
-        found = self._send(calls.credential_uses(name))
+        found = self._get(models.CredentialUses, "/credentials/{}/uses", name)
         return found.uses
 
     def remove_credential(self, name: str) -> None:
         """Delete a credential."""
-        self._send(calls.remove_credential(name))
+        self._delete("/credentials/{}", name)
 
     def granted(self, name: str) -> list[str]:
         """List the principals that may use a credential."""
-        found = self._send(calls.grants(name))
+        found = self._get(models.Granted, "/credentials/{}/grants", name)
         return found.granted
 
     def grant(self, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()) -> list[str]:
         """Grant and withdraw the use of a credential. Return the principals that may use it afterwards."""
-        found = self._send(calls.change_grants(name, whom, withdraw))
+        body = {"grant": list(whom), "withdraw": list(withdraw)}
+        found = self._post(models.Granted, "/credentials/{}/grants", name, body=body, idempotent=True)
         return found.granted
 
     def limits(self, workflow: str) -> models.Limits:
         """Get the start limits of a workflow."""
-        return self._send(calls.limits(workflow))
+        return self._get(models.Limits, "/workflows/{}/limits", workflow)
 
     def limit(self, workflow: str, limits: models.Limits) -> models.Limits:
         """Replace all start limits of a workflow; a field that is not set removes its limit."""
-        return self._send(calls.put_limits(workflow, limits))
+        return self._put(models.Limits, "/workflows/{}/limits", workflow, body=limits_body(limits))
 
     def limit_key(self, id: str, limits: models.Limits) -> models.Limits:
         """Replace all start limits of an API key; a field that is not set removes its limit."""
-        return self._send(calls.put_key_limits(id, limits))
+        return self._put(models.Limits, "/keys/{}/limits", id, body=limits_body(limits))
 
     def handlers(self) -> models.Handlers:
         """Get the handlers of deployed workflows that name none."""
-        return self._send(calls.handlers())
+        return self._get(models.Handlers, "/handlers")
 
     def set_handlers(
         self,
@@ -1120,25 +1329,26 @@ class Client:
         on_missing: Mapping[str, Any] | None = None,
     ) -> models.Handlers:
         """Replace the handlers of deployed workflows that name none, each given as `{"workflow": …}`."""
-        return self._send(calls.put_handlers(on_failure, on_late, on_missing))
+        body = {"on_failure": on_failure, "on_late": on_late, "on_missing": on_missing}
+        return self._put(models.Handlers, "/handlers", body=body)
 
     def failed_handlers(self, *, limit: int = 100) -> list[models.FailedHandler]:
         """List the handlers that could not be started, newest first."""
-        return (self._send(calls.failed_handlers(limit))).handlers
+        return (self._get(models.FailedHandlers, "/handlers/failed", limit=limit)).handlers
 
     def keys(self) -> list[models.ApiKey]:
         """List the API keys, without their secrets."""
-        found = self._send(calls.keys())
+        found = self._get(models.ApiKeyList, "/keys")
         return found.keys
 
     def me(self) -> models.Me:
         """Get the principal of this client and its rights."""
-        return self._send(calls.me())
+        return self._get(models.Me, "/me")
 
     def create_session(self) -> models.Me:
         """Exchange the API key of this client for a session of 12 hours. From then on the client sends the cookie of
         the session in place of the key. On a server without keys nothing changes."""
-        found = self._send(calls.create_session())
+        found = self._post(models.Me, "/session")
         if found.authentication == "session":
             del self._http.headers["Authorization"]
             # A server accepts changes in a session only from its own pages.
@@ -1147,7 +1357,7 @@ class Client:
 
     def end_session(self) -> None:
         """End the session of this client."""
-        self._send(calls.end_session())
+        self._delete("/session", idempotent=True)
 
     def create_key(
         self,
@@ -1160,11 +1370,13 @@ class Client:
     ) -> models.NewApiKey:
         """Create an API key for some workflows, or for all. `expires_in` is in seconds. Only this response contains
         the secret."""
-        return self._send(calls.create_key(name, role, workflows or [], expires_in, limits))
+        optional = {"expires_in": expires_in, "limits": None if limits is None else limits_body(limits)}
+        body = {"name": name, "role": role, "workflows": workflows or [], **present(optional)}
+        return self._post(models.NewApiKey, "/keys", body=body)
 
     def revoke_key(self, id: str) -> None:
         """Revoke an API key."""
-        self._send(calls.revoke_key(id))
+        self._delete("/keys/{}", id, idempotent=True)
 
     def log(
         self,
@@ -1176,69 +1388,72 @@ class Client:
         page: int = 200,
     ) -> Iterator[models.LogEntry]:
         """Yield the entries of the audit log, newest first; with `after` those behind this number, oldest first."""
-        for found in self._pages(lambda cursor: calls.log(actor, action, target, after, page, cursor)):
+        for found in self._pages(
+            models.LogPage, "/audit-log", actor=actor, action=action, target=target, after=after, limit=page
+        ):
             yield from found.entries
 
     def workers(self) -> list[models.Worker]:
         """List the recently active processes."""
-        found = self._send(calls.workers())
+        found = self._get(models.WorkerList, "/workers")
         return found.workers
 
     def queues(self) -> list[models.Queue]:
         """List the queues with the number of waiting and claimed tokens."""
-        found = self._send(calls.queues())
+        found = self._get(models.QueueList, "/queues")
         return found.queues
 
     def timers(self, execution: str) -> list[models.Waiting]:
         """List the timers of an execution by due time."""
-        found = self._send(calls.timers(execution))
+        found = self._get(models.TimerList, "/executions/{}/timers", execution)
         return found.timers
 
     def next_timer(self) -> str | None:
         """Get the due time of the next timer of all executions."""
-        found = self._send(calls.next_timer())
+        found = self._get(models.NextTimer, "/timers")
         return found.next_due_at
 
     def drain_worker(self, worker: str) -> models.WorkerRequest:
         """Ask a worker to receive no more work. It finishes what it holds and then stays idle; `workers` shows it."""
-        return self._send(calls.drain_worker(worker))
+        return self._post(models.WorkerRequest, "/workers/{}/drain", worker)
 
     def resume_worker(self, worker: str) -> models.WorkerRequest:
         """Ask a drained worker to receive work again."""
-        return self._send(calls.resume_worker(worker))
+        return self._post(models.WorkerRequest, "/workers/{}/resume", worker)
 
     def doctor(self) -> models.DoctorReport:
         """Check the configuration of the server and its stores, as `rune doctor` does."""
-        return self._send(calls.doctor())
+        return self._get(models.DoctorReport, "/doctor")
 
     def settings(self) -> list[models.Setting]:
         """List the settings of the server and where each comes from. Secrets are not shown."""
-        found = self._send(calls.settings())
+        found = self._get(models.SettingList, "/settings")
         return found.settings
 
     def preview_schedule(self, *, count: int = 5, **times: Any) -> models.SchedulePreview:
         """Get the next times of a schedule with the parameters of a `schedule` node: `cron` and `timezone`, or `amount`
         and `unit`."""
-        return self._send(calls.preview_schedule(times, count))
+        return self._post(models.SchedulePreview, "/schedules/preview", body={**times, "count": count})
 
     def node_types(self) -> list[dict[str, Any]]:
         """List the node types of the server with the schemas of their parameters."""
-        found: list[dict[str, Any]] = (self._send(calls.node_types()))["nodes"]
+        found: list[dict[str, Any]] = (self._get(dict[str, Any], "/nodes"))["nodes"]
         return found
 
     def node_type(self, name: str) -> dict[str, Any]:
         """Get a node type by its name or an alias."""
-        return self._send(calls.node_type(name))
+        return self._get(dict[str, Any], "/nodes/{}", name)
 
     def credential_types(self) -> list[models.CredentialType]:
         """List the credential types with the schemas of their fields."""
-        found = self._send(calls.credential_types())
+        found = self._get(models.CredentialTypeList, "/credential-types")
         return found.credential_types
 
     def workflow_schema(self) -> dict[str, Any]:
         """Get the JSON Schema of workflow documents, with the node types of the server."""
-        return self._send(calls.workflow_schema())
+        return self._get(dict[str, Any], "/schemas/workflow")
 
     def version(self) -> models.ServerVersion:
         """Get the version of the server."""
-        return self._send(calls.server_version())
+        request = self._http.build_request("GET", "/version")
+        return self._send(models.ServerVersion, request, idempotent=True)
