@@ -56,3 +56,10 @@ class RequeuedMessage(View, frozen=True, kw_only=True):
     id: str
     queue: str
     count: int
+
+
+class DiscardedMessage(View, frozen=True, kw_only=True):
+    """A dead message that was discarded; `count` is the number of identical ones. An older server sends nothing."""
+
+    id: str = absent("")
+    count: int = absent(1)

@@ -112,6 +112,22 @@ class AliasView(View, frozen=True, kw_only=True):
     revision: int = absent(0)
 
 
+class PointedAlias(AliasView, frozen=True, kw_only=True):
+    """An alias after a request. `change` is what the request did, `moved` or `none`, to point the alias at `target`,
+    which is null from an older server; the other fields are also those of a later request that came before the
+    response."""
+
+    change: str = absent("moved")
+    target: VersionView | None = absent(None)
+
+
+class Archived(View, frozen=True, kw_only=True):
+    """An archived workflow; `changed` is false if it was archived before. An older server sends nothing."""
+
+    workflow_id: str = absent("")
+    changed: bool = absent(True)
+
+
 class AliasList(View, frozen=True, kw_only=True):
     """The aliases of a workflow."""
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 import httpx
@@ -296,8 +296,8 @@ class AsyncClient:
         request = self._request("PUT", path, names, body=body, headers=_if_match(match))
         return await self._send(answer, request, idempotent=True)
 
-    async def _delete(self, path: str, /, *names: str, idempotent: bool = False) -> None:
-        await self._send(type(None), self._request("DELETE", path, names), idempotent=idempotent)
+    async def _delete(self, answer: type[T], path: str, /, *names: str, idempotent: bool = False) -> T:
+        return await self._send(answer, self._request("DELETE", path, names), idempotent=idempotent)
 
     async def _upload(
         self,
@@ -352,7 +352,7 @@ class AsyncClient:
                 failure: ClientError = connection_failed(self._http.base_url, error)
                 continue
             if response.is_success:
-                return read(answer, response.content)
+                return read(answer, response.status_code, response.content)
             failure = api_error(response.status_code, response.content, response.headers)
             if response.status_code != 503:
                 break
@@ -1062,17 +1062,25 @@ class AsyncClient:
         *,
         workflow: str | None = None,
         match: str | None = None,
+        alias: str | None = None,
         note: str | None = None,
         media_type: str | None = None,
     ) -> models.Deployed:
         """Store a definition as a new workflow, or as the next version of an existing one: plain data, or text, which
-        is YAML unless `media_type` is `application/json`. The text and the note are kept with the version. With
-        `match`, only if the latest version still has this hash, or its newest text this SHA-256."""
+        is YAML unless `media_type` is `application/json`. The text and the note are kept with the version. `alias` is
+        pointed at it in the same transaction. With `match`, only if the latest version still has this hash, or its
+        newest text this SHA-256."""
         if workflow is None and isinstance(definition, dict) and "id" in definition:
             workflow = str(definition["id"])
         target = ("POST", "/workflows") if workflow is None else ("PUT", "/workflows/{}", workflow)
         return await self._upload(
-            models.Deployed, *target, document=definition, media_type=media_type, match=match, note=note
+            models.Deployed,
+            *target,
+            document=definition,
+            media_type=media_type,
+            match=match,
+            alias=alias,
+            note=note,
         )
 
     async def source(self, workflow: str, version: str | int = "latest") -> bytes:
@@ -1164,13 +1172,13 @@ class AsyncClient:
         *,
         weights: dict[int, float] | None = None,
         match: int | None = None,
-    ) -> models.Alias:
+    ) -> models.PointedAlias:
         """Point an alias at a version; `weights` send a percentage of the starts to other versions. With `match`, only
         if the alias still has this revision."""
         shares = {str(number): share for number, share in (weights or {}).items()}
         body = {**present({"version": version}), "weights": shares}
         return await self._put(
-            models.Alias, "/workflows/{}/aliases/{}", workflow, alias, body=body, match=match
+            models.PointedAlias, "/workflows/{}/aliases/{}", workflow, alias, body=body, match=match
         )
 
     async def aliases(self, workflow: str) -> list[models.Alias]:
@@ -1194,9 +1202,9 @@ class AsyncClient:
         """Restore an archived workflow."""
         return await self._post(models.Deployed, "/workflows/{}/restore", workflow)
 
-    async def delete(self, workflow: str) -> None:
+    async def delete(self, workflow: str) -> models.Archived:
         """Archive a workflow. Its versions and executions are kept."""
-        await self._delete("/workflows/{}", workflow, idempotent=True)
+        return await self._delete(models.Archived, "/workflows/{}", workflow, idempotent=True)
 
     async def definition(self, hash: str) -> dict[str, Any]:
         """Get a definition by its hash."""
@@ -1247,7 +1255,7 @@ class AsyncClient:
 
     async def drop(self, letter: str) -> None:
         """Discard a dead letter."""
-        await self._delete("/dead-letters/{}", letter)
+        await self._delete(NoneType, "/dead-letters/{}", letter)
 
     async def dead_messages(self, limit: int = 50) -> list[models.DeadMessage]:
         """List messages of the queue that no worker could process, oldest first."""
@@ -1262,9 +1270,9 @@ class AsyncClient:
         """Send a dead message to its queue again."""
         return await self._post(models.RequeuedMessage, "/dead-messages/{}/requeue", message)
 
-    async def drop_message(self, message: str) -> None:
+    async def drop_message(self, message: str) -> models.DiscardedMessage:
         """Discard a dead message."""
-        await self._delete("/dead-messages/{}", message)
+        return await self._delete(models.DiscardedMessage, "/dead-messages/{}", message)
 
     async def triggers(self, workflow: str | None = None) -> list[models.Trigger]:
         """List all triggers, or those of one workflow."""
@@ -1336,7 +1344,7 @@ class AsyncClient:
 
     async def remove_credential(self, name: str) -> None:
         """Delete a credential."""
-        await self._delete("/credentials/{}", name)
+        await self._delete(NoneType, "/credentials/{}", name)
 
     async def granted(self, name: str) -> list[str]:
         """List the principals that may use a credential."""
@@ -1401,7 +1409,7 @@ class AsyncClient:
 
     async def end_session(self) -> None:
         """End the session of this client."""
-        await self._delete("/session", idempotent=True)
+        await self._delete(NoneType, "/session", idempotent=True)
 
     async def create_key(
         self,
@@ -1420,7 +1428,7 @@ class AsyncClient:
 
     async def revoke_key(self, id: str) -> None:
         """Revoke an API key."""
-        await self._delete("/keys/{}", id, idempotent=True)
+        await self._delete(NoneType, "/keys/{}", id, idempotent=True)
 
     async def log(
         self,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 import httpx
@@ -292,8 +292,8 @@ class Client:
         request = self._request("PUT", path, names, body=body, headers=_if_match(match))
         return self._send(answer, request, idempotent=True)
 
-    def _delete(self, path: str, /, *names: str, idempotent: bool = False) -> None:
-        self._send(type(None), self._request("DELETE", path, names), idempotent=idempotent)
+    def _delete(self, answer: type[T], path: str, /, *names: str, idempotent: bool = False) -> T:
+        return self._send(answer, self._request("DELETE", path, names), idempotent=idempotent)
 
     def _upload(
         self,
@@ -348,7 +348,7 @@ class Client:
                 failure: ClientError = connection_failed(self._http.base_url, error)
                 continue
             if response.is_success:
-                return read(answer, response.content)
+                return read(answer, response.status_code, response.content)
             failure = api_error(response.status_code, response.content, response.headers)
             if response.status_code != 503:
                 break
@@ -1029,17 +1029,25 @@ class Client:
         *,
         workflow: str | None = None,
         match: str | None = None,
+        alias: str | None = None,
         note: str | None = None,
         media_type: str | None = None,
     ) -> models.Deployed:
         """Store a definition as a new workflow, or as the next version of an existing one: plain data, or text, which
-        is YAML unless `media_type` is `application/json`. The text and the note are kept with the version. With
-        `match`, only if the latest version still has this hash, or its newest text this SHA-256."""
+        is YAML unless `media_type` is `application/json`. The text and the note are kept with the version. `alias` is
+        pointed at it in the same transaction. With `match`, only if the latest version still has this hash, or its
+        newest text this SHA-256."""
         if workflow is None and isinstance(definition, dict) and "id" in definition:
             workflow = str(definition["id"])
         target = ("POST", "/workflows") if workflow is None else ("PUT", "/workflows/{}", workflow)
         return self._upload(
-            models.Deployed, *target, document=definition, media_type=media_type, match=match, note=note
+            models.Deployed,
+            *target,
+            document=definition,
+            media_type=media_type,
+            match=match,
+            alias=alias,
+            note=note,
         )
 
     def source(self, workflow: str, version: str | int = "latest") -> bytes:
@@ -1129,12 +1137,14 @@ class Client:
         *,
         weights: dict[int, float] | None = None,
         match: int | None = None,
-    ) -> models.Alias:
+    ) -> models.PointedAlias:
         """Point an alias at a version; `weights` send a percentage of the starts to other versions. With `match`, only
         if the alias still has this revision."""
         shares = {str(number): share for number, share in (weights or {}).items()}
         body = {**present({"version": version}), "weights": shares}
-        return self._put(models.Alias, "/workflows/{}/aliases/{}", workflow, alias, body=body, match=match)
+        return self._put(
+            models.PointedAlias, "/workflows/{}/aliases/{}", workflow, alias, body=body, match=match
+        )
 
     def aliases(self, workflow: str) -> list[models.Alias]:
         """List the aliases of a workflow by name."""
@@ -1155,9 +1165,9 @@ class Client:
         """Restore an archived workflow."""
         return self._post(models.Deployed, "/workflows/{}/restore", workflow)
 
-    def delete(self, workflow: str) -> None:
+    def delete(self, workflow: str) -> models.Archived:
         """Archive a workflow. Its versions and executions are kept."""
-        self._delete("/workflows/{}", workflow, idempotent=True)
+        return self._delete(models.Archived, "/workflows/{}", workflow, idempotent=True)
 
     def definition(self, hash: str) -> dict[str, Any]:
         """Get a definition by its hash."""
@@ -1203,7 +1213,7 @@ class Client:
 
     def drop(self, letter: str) -> None:
         """Discard a dead letter."""
-        self._delete("/dead-letters/{}", letter)
+        self._delete(NoneType, "/dead-letters/{}", letter)
 
     def dead_messages(self, limit: int = 50) -> list[models.DeadMessage]:
         """List messages of the queue that no worker could process, oldest first."""
@@ -1218,9 +1228,9 @@ class Client:
         """Send a dead message to its queue again."""
         return self._post(models.RequeuedMessage, "/dead-messages/{}/requeue", message)
 
-    def drop_message(self, message: str) -> None:
+    def drop_message(self, message: str) -> models.DiscardedMessage:
         """Discard a dead message."""
-        self._delete("/dead-messages/{}", message)
+        return self._delete(models.DiscardedMessage, "/dead-messages/{}", message)
 
     def triggers(self, workflow: str | None = None) -> list[models.Trigger]:
         """List all triggers, or those of one workflow."""
@@ -1292,7 +1302,7 @@ class Client:
 
     def remove_credential(self, name: str) -> None:
         """Delete a credential."""
-        self._delete("/credentials/{}", name)
+        self._delete(NoneType, "/credentials/{}", name)
 
     def granted(self, name: str) -> list[str]:
         """List the principals that may use a credential."""
@@ -1357,7 +1367,7 @@ class Client:
 
     def end_session(self) -> None:
         """End the session of this client."""
-        self._delete("/session", idempotent=True)
+        self._delete(NoneType, "/session", idempotent=True)
 
     def create_key(
         self,
@@ -1376,7 +1386,7 @@ class Client:
 
     def revoke_key(self, id: str) -> None:
         """Revoke an API key."""
-        self._delete("/keys/{}", id, idempotent=True)
+        self._delete(NoneType, "/keys/{}", id, idempotent=True)
 
     def log(
         self,

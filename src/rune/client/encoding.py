@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -13,6 +14,7 @@ from rune.api.access import LimitsView
 from rune.codec.decode import decode
 
 T = TypeVar("T")
+NO_CONTENT = 204
 
 
 def api_path(path: str, *names: str | int) -> str:
@@ -101,10 +103,12 @@ def document_content(document: Any, media_type: str | None) -> tuple[bytes, str]
     return msgspec.json.encode(document), media_type or "application/json"
 
 
-def read(answer: type[T], content: bytes) -> T:
+def read(answer: type[T], status: int, content: bytes) -> T:
     """Decode the content of a response; MalformedDataError if it is none of a Rune server."""
     if answer is bytes:
         return content  # type: ignore[return-value]
-    if answer is type(None):
-        return None
+    if answer is NoneType:
+        return None  # type: ignore[return-value]
+    if status == NO_CONTENT:  # of a server that is older than all fields of the answer
+        content = b"{}"
     return decode(msgspec.json.Decoder(answer), content)

@@ -51,6 +51,7 @@ CredentialUse = credentials.CredentialUseView
 DeadLetter = dead_letters.DeadLetterView
 DeadMessage = dead_letters.DeadMessageView
 DeadMessageDetail = dead_letters.DeadMessageDetail
+DiscardedMessage = dead_letters.DiscardedMessage
 RequeuedMessage = dead_letters.RequeuedMessage
 
 EdgePlace = definitions.EdgePlace
@@ -127,10 +128,12 @@ ValuePart = values.ValuePart
 WaitingSignal = inbox.WaitingView
 
 Alias = workflows.AliasView
+Archived = workflows.Archived
 Checked = workflows.Checked
 Deployed = workflows.Deployed
 Outcome = workflows.OutcomeView
 PlannedNode = workflows.PlannedNode
+PointedAlias = workflows.PointedAlias
 Version = workflows.VersionView
 Workflow = workflows.WorkflowView
 WorkflowActivity = workflows.WorkflowActivity

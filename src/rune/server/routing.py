@@ -55,7 +55,8 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
 
 WorkflowId = Annotated[str, Path(pattern=f"^{ID}$", description="The id of a workflow.")]
 VersionName = Annotated[str, Path(pattern=f"^{ID}$", description="A version number (`3`, `v3`) or an alias.")]
-AliasName = Annotated[str, Path(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,127}$", description="An alias.")]
+ALIAS = r"^[A-Za-z][A-Za-z0-9_-]{0,127}$"
+AliasName = Annotated[str, Path(pattern=ALIAS, description="An alias.")]
 ExecutionId = Annotated[str, Path(pattern=f"^{ID}$", description="The id of an execution.")]
 OtherExecutionId = Annotated[str, Path(pattern=f"^{ID}$", description="The id of another execution.")]
 NodeId = Annotated[str, Path(pattern=f"^{ID}$", description="The id of a node.")]

@@ -44,8 +44,7 @@ class RemoteDeadMessageService(RemoteService):
         return (await self._client.requeue_message(message)).count
 
     async def discard(self, message: str) -> int:
-        await self._client.drop_message(message)
-        return 1
+        return (await self._client.drop_message(message)).count
 
 
 def dead_message_of(each: models.DeadMessage, body: str = "") -> DeadMessage:

@@ -7,21 +7,19 @@ from typing import Any
 import msgspec
 
 from rune.cli.remote.connection import RemoteService, epoch
-from rune.client import ApiError, AsyncClient
+from rune.client import ApiError, AsyncClient, models
 from rune.core.definition.model import canonical
 from rune.core.definition.problems import UNKNOWN_CHILD, Problem
 from rune.core.validation.validate import ValidationResult
 from rune.documents.loader import locate
 from rune.ports.workflows import (
     JSON_TYPE,
-    LATEST,
     YAML_TYPE,
     Alias,
     DeployedVersion,
     Version,
     VersionSource,
     WorkflowEntry,
-    choose,
 )
 
 PAGE_SIZE = 1_000
@@ -37,16 +35,7 @@ class RemoteWorkflows:
         """Return all versions, oldest first; none for an unknown workflow."""
         try:
             return [
-                Version(
-                    workflow,
-                    each.version,
-                    each.hash,
-                    epoch(each.deployed_at),
-                    tuple(each.aliases),
-                    principal=each.principal,
-                    note=each.note,
-                )
-                async for each in self._client.versions(workflow, page=PAGE_SIZE)
+                version_of(workflow, view) async for view in self._client.versions(workflow, page=PAGE_SIZE)
             ]
         except ApiError as refused:
             if refused.status != 404:
@@ -92,10 +81,6 @@ class RemoteWorkflows:
 class RemoteWorkflowService(RemoteService):
     """The workflow service of a server."""
 
-    def __init__(self, client: AsyncClient) -> None:
-        super().__init__(client)
-        self._workflows = RemoteWorkflows(client)
-
     async def undeployed_children(self, document: ValidationResult) -> tuple[Problem, ...]:
         """Return a warning for each child of a document that the server lacks."""
         assert document.definition is not None
@@ -111,19 +96,14 @@ class RemoteWorkflowService(RemoteService):
         source: VersionSource | None = None,
         note: str = "",
     ) -> Version:
-        """Deploy, then set the alias: two requests. A retry after the first one finds the version deployed. The server
-        keeps the text that it gets, so that it gets the source."""
+        """Deploy the text that the definition was read from, which the server keeps."""
         name = msgspec.json.decode(definition)["id"]
         sent = source or VersionSource(definition, JSON_TYPE)
-        made = await self._client.deploy(
-            sent.data, workflow=name, note=note or None, media_type=sent.media_type
+        deployed = await self._client.deploy(
+            sent.data, workflow=name, alias=alias, note=note or None, media_type=sent.media_type
         )
-        change: Any = made.change
-        if alias is not None and alias != LATEST:
-            moved = await self.set_alias(name, alias, made.version)
-            change = moved.change if change == "none" else change
-        version = await self._version(name, made.version, change)
-        return DeployedVersion(**msgspec.structs.asdict(version), problems=tuple(made.problems))
+        version = version_of(name, deployed, deployed.change)
+        return DeployedVersion(**msgspec.structs.asdict(version), problems=tuple(deployed.problems))
 
     async def set_alias(
         self,
@@ -133,16 +113,23 @@ class RemoteWorkflowService(RemoteService):
         *,
         weights: dict[int, float] | None = None,
     ) -> Version:
-        before = {each.name: each.revision for each in await self._workflows.aliases(workflow)}
-        after = await self._client.set_alias(workflow, alias, version, weights=weights)
-        change = "none" if before.get(alias) == after.revision else "moved"
-        return await self._version(workflow, after.version, change)
+        pointed = await self._client.set_alias(workflow, alias, version, weights=weights)
+        # An older server answers without the version.
+        target = pointed.target or await self._client.workflow(workflow, pointed.version)
+        return version_of(workflow, target, pointed.change)
 
     async def archive(self, workflow: str) -> bool:
-        seen = {each.workflow for each in await self._workflows.list()}
-        await self._client.delete(workflow)
-        return workflow in seen
+        return (await self._client.delete(workflow)).changed
 
-    async def _version(self, workflow: str, number: int, change: Any) -> Version:
-        found = choose(workflow, await self._workflows.versions(workflow), str(number))
-        return msgspec.structs.replace(found, change=change)
+
+def version_of(workflow: str, view: models.Version, change: Any = "none") -> Version:
+    return Version(
+        workflow,
+        view.version,
+        view.hash,
+        epoch(view.deployed_at),
+        tuple(view.aliases),
+        change,
+        principal=view.principal,
+        note=view.note,
+    )

@@ -7,7 +7,13 @@ from typing import Annotated
 
 from fastapi import Query
 
-from rune.api.dead_letters import DeadLetterPage, DeadMessageDetail, DeadMessageList, RequeuedMessage
+from rune.api.dead_letters import (
+    DeadLetterPage,
+    DeadMessageDetail,
+    DeadMessageList,
+    DiscardedMessage,
+    RequeuedMessage,
+)
 from rune.api.executions import Started
 from rune.core.permissions import Principal
 from rune.runtime.services.dead_letters import DeadMessage
@@ -102,14 +108,15 @@ async def requeue_dead_message(message: MessageId, server: Server, caller: Calle
 
 
 @dead_letters.delete("/dead-messages/{message}", requires="run")
-async def discard_dead_message(message: MessageId, server: Server, caller: Caller) -> NoContent:
+async def discard_dead_message(message: MessageId, server: Server, caller: Caller) -> Reply[DiscardedMessage]:
     """Discard a dead message.
 
     Identical messages have one id and are discarded together."""
     await _find_message(server, caller, message)
-    if not await server.services.dead_messages.discard(message):
+    count = await server.services.dead_messages.discard(message)
+    if not count:
         raise dead_letter_not_found(message)
-    return NoContent()
+    return Reply(DiscardedMessage(id=message, count=count))
 
 
 def _sees(caller: Principal, message: DeadMessage) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import Body, Depends, Query, Request
+from msgspec.structs import asdict
 from pydantic import BeforeValidator, Field
 from starlette.responses import Response
 
@@ -15,10 +16,12 @@ from rune.api.definitions import LayoutView
 from rune.api.workflows import (
     AliasList,
     AliasView,
+    Archived,
     Checked,
     Deployed,
     OutcomeView,
     PlannedNode,
+    PointedAlias,
     VersionPage,
     WorkflowActivity,
     WorkflowDetail,
@@ -55,9 +58,10 @@ from rune.server.auth import check_sees
 from rune.server.bodies import read_body
 from rune.server.context import ServerContext
 from rune.server.resource import Resource, example, json_or_yaml
-from rune.server.responses import ApiError, Created, NoContent, NotChanged, Reply, etag, expected, tags
+from rune.server.responses import ApiError, Created, NotChanged, Reply, etag, expected, tags
 from rune.server.routes.definitions import LayoutQuery, layout_view
 from rune.server.routing import (
+    ALIAS,
     PREFIX,
     YAML_TYPES,
     AliasName,
@@ -65,6 +69,7 @@ from rune.server.routing import (
     IfMatch,
     IfNoneMatch,
     JsonBody,
+    Omittable,
     Page,
     QueryModel,
     Server,
@@ -107,8 +112,11 @@ class WorkflowQuery(Page):
 
 
 class DeployQuery(QueryModel):
-    """What is kept with a version."""
+    """What is kept with a version, and an alias that is pointed at it in the same transaction."""
 
+    alias: Omittable[
+        Annotated[str, Field(pattern=ALIAS, description="Also point this alias at the version.")]
+    ] = None
     note: Annotated[str, Field(max_length=MAX_NOTE_LENGTH, description="A note about the change.")] = ""
 
 
@@ -162,7 +170,7 @@ async def create_workflow(
 
     The document contains the id. Its text is kept with the version. An archived workflow with this id is
     restored."""
-    version, tag = await _deploy(server, caller, document, (NOTHING,), query.note)
+    version, tag = await _deploy(server, caller, document, (NOTHING,), query)
     headers = {"Location": f"{PREFIX}/workflows/{version.workflow}", "ETag": tag}
     return Created(deployed(version, await _problems(server, caller, document)), headers)
 
@@ -190,7 +198,7 @@ async def update_workflow(
     named = definition_in(document).id
     if named != workflow:
         raise ApiError(f"the document has the id `{named}`, not `{workflow}`", code="OTHER_WORKFLOW")
-    version, tag = await _deploy(server, caller, document, expected(if_match, if_none_match), query.note)
+    version, tag = await _deploy(server, caller, document, expected(if_match, if_none_match), query)
     first = version.number == 1 and version.change == "created"
     problems = await _problems(server, caller, document)
     return (Created if first else Reply)(deployed(version, problems), {"ETag": tag})
@@ -211,7 +219,7 @@ async def _deploy(
     caller: Principal,
     document: ValidationResult,
     expecting: Expected | None,
-    note: str,
+    query: DeployQuery,
 ) -> tuple[Version, str]:
     """Store the version and return it with its entity tag."""
     definition = definition_in(document)
@@ -219,7 +227,7 @@ async def _deploy(
     source = None if document.source is None else version_source(document.source)
     try:
         version = await server.services.workflows.deploy(
-            canonical(definition), expected=expecting, source=source, note=note
+            canonical(definition), alias=query.alias, expected=expecting, source=source, note=query.note
         )
         return version, _tag(version, source)
     except ConcurrentChangeError:
@@ -459,12 +467,12 @@ async def compare_versions(
 
 
 @workflows.delete("/workflows/{workflow}", requires="edit")
-async def delete_workflow(workflow: WorkflowId, server: Server) -> NoContent:
+async def delete_workflow(workflow: WorkflowId, server: Server) -> Reply[Archived]:
     """Archive a workflow.
 
     Keeps its versions and executions. Archiving again changes nothing."""
-    await server.services.workflows.archive(workflow)
-    return NoContent()
+    changed = await server.services.workflows.archive(workflow)
+    return Reply(Archived(workflow_id=workflow, changed=changed))
 
 
 @workflows.post("/workflows/{workflow}/restore", requires="edit")
@@ -516,7 +524,8 @@ async def get_alias(
     """Get an alias of a workflow.
 
     Includes its version and weights."""
-    return await _get_alias(server, workflow, alias)
+    found = await _get_alias(server, workflow, alias)
+    return Reply(_alias_view(found), headers=_alias_tag(found))
 
 
 @aliases.put(
@@ -531,18 +540,22 @@ async def put_alias(
     server: Server,
     if_match: IfMatch = None,
     if_none_match: IfNoneMatch = None,
-) -> Reply[AliasView]:
+) -> Reply[PointedAlias]:
     """Point an alias at a version.
 
     Running executions keep their version. A request without weights ends a gradual roll-out."""
-    await server.services.workflows.set_alias(
+    target = await server.services.workflows.set_alias(
         workflow,
         alias,
         body.version,
         weights=body.weights,
         expected=expected(if_match, if_none_match),
     )
-    return await _get_alias(server, workflow, alias)
+    found = await _get_alias(server, workflow, alias)
+    view = asdict(_alias_view(found))
+    return Reply(
+        PointedAlias(**view, change=target.change, target=version_view(target)), headers=_alias_tag(found)
+    )
 
 
 async def _list_aliases(server: ServerContext, workflow: str) -> list[Alias]:
@@ -552,11 +565,15 @@ async def _list_aliases(server: ServerContext, workflow: str) -> list[Alias]:
     return found
 
 
-async def _get_alias(server: ServerContext, workflow: str, alias: str) -> Reply[AliasView]:
+async def _get_alias(server: ServerContext, workflow: str, alias: str) -> Alias:
     for each in await _list_aliases(server, workflow):
         if each.name == alias:
-            return Reply(_alias_view(each), headers={"ETag": etag(str(each.revision))})
+            return each
     raise workflow_not_found(workflow, await server.reader.workflows.versions(workflow), alias)
+
+
+def _alias_tag(alias: Alias) -> dict[str, str]:
+    return {"ETag": etag(str(alias.revision))}
 
 
 def _alias_view(each: Alias) -> AliasView:
