@@ -22,8 +22,9 @@ HELLO = Path("examples", "hello", "hello.yaml")
 COMMANDS = {
     "python -c pass": [],
     "rune --version": ["--version"],
-    "rune list": ["list"],
+    # Before `rune list`, which refuses a home that no run has created.
     "rune run hello": ["run", str(HELLO), "--input", '{"name": "Ada"}'],
+    "rune list": ["list"],
 }
 
 
