@@ -98,9 +98,9 @@ class AsyncRun:
 
     async def wait(self, timeout: float | None = None) -> models.Execution:
         """Wait until the execution has ended, whatever its status. Raise TimeoutError after `timeout` seconds."""
-        found = self.started.execution
-        if found is not None and found.ended:
-            return found
+        execution = self.started.execution
+        if execution is not None and execution.ended:
+            return execution
         return await self._client.wait(self.id, timeout)
 
     async def result(self, timeout: float | None = None) -> Any:
@@ -433,9 +433,9 @@ class AsyncClient:
             outlets=outlets,
             wait=LONG_POLL_S if seconds is None else min(LONG_POLL_S, max(seconds, 0.0)),
         )
-        found = started.started.execution
-        if found is not None and found.ended:
-            return found
+        execution = started.started.execution
+        if execution is not None and execution.ended:
+            return execution
         left = None if seconds is None else seconds - (time.monotonic() - began)
         return await self.wait(started.execution_id, left)
 
@@ -444,11 +444,11 @@ class AsyncClient:
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             left = LONG_POLL_S if deadline is None else min(LONG_POLL_S, deadline - time.monotonic())
-            found = await self._get(
+            answer = await self._get(
                 models.Execution, "/executions/{}", execution, wait=max(left, 0.0) or None
             )
-            if found.ended:
-                return found
+            if answer.ended:
+                return answer
             if left <= 0:
                 raise TimeoutError(f"{execution} has not ended within {seconds} s")
 
@@ -457,9 +457,9 @@ class AsyncClient:
     ) -> AsyncIterator[models.Event]:
         """Yield the events of an execution until it has ended: each exactly once, also across lost connections. With
         the view `rollup`, those outside of splits."""
-        async for each in self.follow(execution, after=after, view=view):
-            if isinstance(each, models.Event):
-                yield each
+        async for event in self.follow(execution, after=after, view=view):
+            if isinstance(event, models.Event):
+                yield event
 
     async def follow(
         self, execution: str, *, after: int = 0, view: Literal["all", "rollup"] = "all"
@@ -467,24 +467,24 @@ class AsyncClient:
         """Yield events as `watch` does and, in between, which nodes run now and what they log. With the view `rollup`,
         counts of the items of splits in place of the events inside of them."""
         path, params = api_path("/executions/{}/events", execution), {"view": view, "after": after}
-        async for each in self._events(path, params, EventDecoder(after)):
-            yield each
+        async for event in self._events(path, params, EventDecoder(after)):
+            yield event
 
     async def changes(self) -> AsyncIterator[models.ListedExecution | models.Missed]:
         """Yield each execution that starts, changes its status or ends from now on, without an end. After `Missed`
         changes may be missing: read `executions` again. It needs a server, not `app`."""
-        async for each in self._events(api_path("/events"), {}, ChangeDecoder()):
-            yield each
+        async for change in self._events(api_path("/events"), {}, ChangeDecoder()):
+            yield change
 
     async def _events(self, path: str, params: dict[str, Any], decoder: SseDecoder[T]) -> AsyncIterator[T]:
         """Yield what a decoder makes of a stream, and reconnect where the connection is lost."""
         lost_at: float | None = None
         while True:
             try:
-                async for each in self._events_of_response(path, params, decoder):
+                async for event in self._events_of_response(path, params, decoder):
                     lost_at = None
-                    if each is not None:
-                        yield each
+                    if event is not None:
+                        yield event
             except httpx.TransportError as error:
                 failure: ClientError = connection_failed(self._http.base_url, error)
             except ApiError as error:
@@ -562,11 +562,11 @@ class AsyncClient:
             retry_of=retry_of,
             q=q,
         )
-        async for found in self._pages(
+        async for answer in self._pages(
             models.ExecutionPage, "/executions", **filters, cursor=after, limit=page
         ):
-            for each in found.executions:
-                yield each
+            for execution in answer.executions:
+                yield execution
 
     async def count(
         self,
@@ -608,7 +608,7 @@ class AsyncClient:
         the event to continue after. With `before`, `kind` or `node` only such events, newest first."""
         backwards = (before, kind, node) != (None, None, None)
         while True:
-            found = await self._get(
+            answer = await self._get(
                 models.EventPage,
                 "/executions/{}/history",
                 execution,
@@ -618,14 +618,14 @@ class AsyncClient:
                 node=node,
                 limit=page,
             )
-            for each in found.events:
-                yield each
-            if found.next is None:
+            for event in answer.events:
+                yield event
+            if answer.next is None:
                 return
             if backwards:
-                before = found.next
+                before = answer.next
             else:
-                after = found.next
+                after = answer.next
 
     async def nodes(
         self,
@@ -637,7 +637,7 @@ class AsyncClient:
         page: int = 200,
     ) -> AsyncIterator[models.NodeRun]:
         """Yield the node runs of an execution in the order they ended."""
-        async for found in self._pages(
+        async for answer in self._pages(
             models.NodeRunPage,
             "/executions/{}/nodes",
             execution,
@@ -646,8 +646,8 @@ class AsyncClient:
             lineage=lineage,
             limit=page,
         ):
-            for each in found.nodes:
-                yield each
+            for run in answer.nodes:
+                yield run
 
     async def graph(
         self, execution: str, *, lineage: str | None = None, at: int | None = None
@@ -657,8 +657,7 @@ class AsyncClient:
 
     async def rollups(self, execution: str) -> list[models.SplitRollup]:
         """List the splits of an execution with node counts by status, nodes per second and the first failures."""
-        found = await self._get(models.SplitRollupList, "/executions/{}/rollups", execution)
-        return found.splits
+        return (await self._get(models.SplitRollupList, "/executions/{}/rollups", execution)).splits
 
     async def items(
         self,
@@ -672,7 +671,7 @@ class AsyncClient:
         page: int = 200,
     ) -> AsyncIterator[models.SplitItem]:
         """Yield the items of a split in their order: by the worst state in each, or by the state of one node."""
-        async for found in self._pages(
+        async for answer in self._pages(
             models.SplitItemPage,
             "/executions/{}/splits/{}/items",
             execution,
@@ -683,8 +682,8 @@ class AsyncClient:
             code=code,
             limit=page,
         ):
-            for each in found.items:
-                yield each
+            for entry in answer.items:
+                yield entry
 
     async def packed_items(
         self,
@@ -736,10 +735,10 @@ class AsyncClient:
         self, execution: str, node: str, *, lineage: str | None = None
     ) -> list[models.Attempt]:
         """List the attempts of a node run, oldest first."""
-        found = await self._get(
+        answer = await self._get(
             models.AttemptList, "/executions/{}/nodes/{}/attempts", execution, node, lineage=lineage
         )
-        return found.attempts
+        return answer.attempts
 
     async def attempt_log(
         self, execution: str, node: str, attempt: int, *, lineage: str | None = None
@@ -760,14 +759,14 @@ class AsyncClient:
         """Yield the logs of all attempts that have ended, in the order they ended. `after` is the `position` of the log
         to continue after."""
         while True:
-            found = await self._get(
+            answer = await self._get(
                 models.NodeLogPage, "/executions/{}/logs", execution, node=node, after=after, limit=page
             )
-            for each in found.logs:
-                yield each
-            if found.next is None:
+            for log in answer.logs:
+                yield log
+            if answer.next is None:
                 return
-            after = found.next
+            after = answer.next
 
     async def node_input(self, execution: str, node: str, *, lineage: str | None = None) -> models.NodeInput:
         """Get the payload and the resolved parameters that a node was called with."""
@@ -876,11 +875,11 @@ class AsyncClient:
         self, *, kind: Literal["signal"] = "signal", workflow: str | None = None, page: int = 100
     ) -> AsyncIterator[models.WaitingSignal]:
         """Yield what waits for a signal in executions that have not ended, newest executions first."""
-        async for found in self._pages(
+        async for answer in self._pages(
             models.WaitingSignalPage, "/waiting", kind=kind, workflow=workflow, limit=page
         ):
-            for each in found.waiting:
-                yield each
+            for signal in answer.waiting:
+                yield signal
 
     async def waiting_signal(
         self, execution: str, node: str, *, item: str | None = None
@@ -930,11 +929,11 @@ class AsyncClient:
         self, execution: str, other: str, *, node: str | None = None, page: int = 200
     ) -> AsyncIterator[models.ComparedRunPair]:
         """Yield the runs that differ between two executions, without their outputs."""
-        async for found in self._pages(
+        async for answer in self._pages(
             models.ComparedRunPage, "/executions/{}/diff/{}/runs", execution, other, node=node, limit=page
         ):
-            for each in found.runs:
-                yield each
+            for pair in answer.runs:
+                yield pair
 
     async def bulk(
         self,
@@ -966,8 +965,7 @@ class AsyncClient:
 
     async def bulk_jobs(self, limit: int = 50) -> list[models.BulkJob]:
         """List bulk jobs, newest first."""
-        found = await self._get(models.BulkJobList, "/bulk", limit=limit)
-        return found.jobs
+        return (await self._get(models.BulkJobList, "/bulk", limit=limit)).jobs
 
     async def bulk_job(self, job: str) -> models.BulkJob:
         """Get a bulk job with its progress."""
@@ -977,11 +975,11 @@ class AsyncClient:
         self, job: str, *, outcome: str | None = None, page: int = 200
     ) -> AsyncIterator[models.BulkOutcome]:
         """Yield what became of each execution of a bulk job."""
-        async for found in self._pages(
+        async for answer in self._pages(
             models.BulkOutcomePage, "/bulk/{}/outcomes", job, outcome=outcome, limit=page
         ):
-            for each in found.outcomes:
-                yield each
+            for result in answer.outcomes:
+                yield result
 
     async def abort_bulk(self, job: str) -> models.BulkJob:
         """Let a bulk job process no further execution."""
@@ -1041,17 +1039,17 @@ class AsyncClient:
 
     async def handle(self, execution: str) -> AsyncRun:
         """Get the handle of an execution that was started before."""
-        found = await self.execution(execution)
+        stored = await self.execution(execution)
         return AsyncRun(
             self,
             models.Started(
-                execution_id=found.execution_id,
-                workflow_id=found.workflow_id,
-                hash=found.hash,
-                version=found.version,
-                alias=found.alias,
-                started_at=found.started_at,
-                retry_of=found.retry_of,
+                execution_id=stored.execution_id,
+                workflow_id=stored.workflow_id,
+                hash=stored.hash,
+                version=stored.version,
+                alias=stored.alias,
+                started_at=stored.started_at,
+                retry_of=stored.retry_of,
                 replayed=False,
             ),
         )
@@ -1146,11 +1144,11 @@ class AsyncClient:
         self, *, hidden: bool = False, activity: bool = False, page: int = 200
     ) -> AsyncIterator[models.Workflow]:
         """Yield the deployed workflows by id. `hidden` adds archived ones, `activity` adds their newest outcomes."""
-        async for found in self._pages(
+        async for answer in self._pages(
             models.WorkflowPage, "/workflows", hidden=hidden or None, activity=activity or None, limit=page
         ):
-            for each in found.workflows:
-                yield each
+            for entry in answer.workflows:
+                yield entry
 
     async def workflow(self, workflow: str, version: str | int | None = None) -> models.WorkflowVersion:
         """Get a version of a workflow with its definition; the latest by default."""
@@ -1160,9 +1158,9 @@ class AsyncClient:
 
     async def versions(self, workflow: str, *, page: int = 200) -> AsyncIterator[models.Version]:
         """Yield the versions of a workflow, oldest first."""
-        async for found in self._pages(models.VersionPage, "/workflows/{}/versions", workflow, limit=page):
-            for each in found.versions:
-                yield each
+        async for answer in self._pages(models.VersionPage, "/workflows/{}/versions", workflow, limit=page):
+            for version in answer.versions:
+                yield version
 
     async def set_alias(
         self,
@@ -1183,8 +1181,7 @@ class AsyncClient:
 
     async def aliases(self, workflow: str) -> list[models.Alias]:
         """List the aliases of a workflow by name."""
-        found = await self._get(models.AliasList, "/workflows/{}/aliases", workflow)
-        return found.aliases
+        return (await self._get(models.AliasList, "/workflows/{}/aliases", workflow)).aliases
 
     async def alias(self, workflow: str, name: str) -> models.Alias:
         """Get an alias of a workflow."""
@@ -1244,9 +1241,9 @@ class AsyncClient:
         self, *, after: str | None = None, page: int = 200
     ) -> AsyncIterator[models.DeadLetter]:
         """Yield the dead letters, newest first. `after` is the id of the dead letter to continue after."""
-        async for found in self._pages(models.DeadLetterPage, "/dead-letters", cursor=after, limit=page):
-            for each in found.dead_letters:
-                yield each
+        async for answer in self._pages(models.DeadLetterPage, "/dead-letters", cursor=after, limit=page):
+            for letter in answer.dead_letters:
+                yield letter
 
     async def requeue(self, letter: str) -> AsyncRun:
         """Run a dead letter again in a new execution."""
@@ -1259,8 +1256,7 @@ class AsyncClient:
 
     async def dead_messages(self, limit: int = 50) -> list[models.DeadMessage]:
         """List messages of the queue that no worker could process, oldest first."""
-        found = await self._get(models.DeadMessageList, "/dead-messages", limit=limit)
-        return found.dead_messages
+        return (await self._get(models.DeadMessageList, "/dead-messages", limit=limit)).dead_messages
 
     async def dead_message(self, message: str) -> models.DeadMessageDetail:
         """Get a dead message with its body."""
@@ -1276,8 +1272,7 @@ class AsyncClient:
 
     async def triggers(self, workflow: str | None = None) -> list[models.Trigger]:
         """List all triggers, or those of one workflow."""
-        found = await self._get(models.TriggerList, "/triggers", workflow=workflow)
-        return found.triggers
+        return (await self._get(models.TriggerList, "/triggers", workflow=workflow)).triggers
 
     async def trigger(self, id: str) -> models.Trigger:
         """Get a trigger."""
@@ -1294,8 +1289,7 @@ class AsyncClient:
 
     async def credentials(self) -> list[models.Credential]:
         """List the credentials by name, without values."""
-        found = await self._get(models.CredentialList, "/credentials")
-        return found.credentials
+        return (await self._get(models.CredentialList, "/credentials")).credentials
 
     async def credential(self, name: str) -> models.Credential:
         """Get a credential by name or id, without values."""
@@ -1339,8 +1333,7 @@ class AsyncClient:
 
     async def credential_uses(self, name: str) -> list[models.CredentialUse]:
         """List the nodes that refer to a credential, in the latest versions of workflows and those with an alias."""
-        found = await self._get(models.CredentialUses, "/credentials/{}/uses", name)
-        return found.uses
+        return (await self._get(models.CredentialUses, "/credentials/{}/uses", name)).uses
 
     async def remove_credential(self, name: str) -> None:
         """Delete a credential."""
@@ -1348,14 +1341,13 @@ class AsyncClient:
 
     async def granted(self, name: str) -> list[str]:
         """List the principals that may use a credential."""
-        found = await self._get(models.Granted, "/credentials/{}/grants", name)
-        return found.granted
+        return (await self._get(models.Granted, "/credentials/{}/grants", name)).granted
 
     async def grant(self, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()) -> list[str]:
         """Grant and withdraw the use of a credential. Return the principals that may use it afterwards."""
         body = {"grant": list(whom), "withdraw": list(withdraw)}
-        found = await self._post(models.Granted, "/credentials/{}/grants", name, body=body, idempotent=True)
-        return found.granted
+        answer = await self._post(models.Granted, "/credentials/{}/grants", name, body=body, idempotent=True)
+        return answer.granted
 
     async def limits(self, workflow: str) -> models.Limits:
         """Get the start limits of a workflow."""
@@ -1390,8 +1382,7 @@ class AsyncClient:
 
     async def keys(self) -> list[models.ApiKey]:
         """List the API keys, without their secrets."""
-        found = await self._get(models.ApiKeyList, "/keys")
-        return found.keys
+        return (await self._get(models.ApiKeyList, "/keys")).keys
 
     async def me(self) -> models.Me:
         """Get the principal of this client and its rights."""
@@ -1400,12 +1391,12 @@ class AsyncClient:
     async def create_session(self) -> models.Me:
         """Exchange the API key of this client for a session of 12 hours. From then on the client sends the cookie of
         the session in place of the key. On a server without keys nothing changes."""
-        found = await self._post(models.Me, "/session")
-        if found.authentication == "session":
+        me = await self._post(models.Me, "/session")
+        if me.authentication == "session":
             del self._http.headers["Authorization"]
             # A server accepts changes in a session only from its own pages.
             self._http.headers["Origin"] = str(self._http.base_url).rstrip("/")
-        return found
+        return me
 
     async def end_session(self) -> None:
         """End the session of this client."""
@@ -1440,31 +1431,27 @@ class AsyncClient:
         page: int = 200,
     ) -> AsyncIterator[models.LogEntry]:
         """Yield the entries of the audit log, newest first; with `after` those behind this number, oldest first."""
-        async for found in self._pages(
+        async for answer in self._pages(
             models.LogPage, "/audit-log", actor=actor, action=action, target=target, after=after, limit=page
         ):
-            for each in found.entries:
-                yield each
+            for entry in answer.entries:
+                yield entry
 
     async def workers(self) -> list[models.Worker]:
         """List the recently active processes."""
-        found = await self._get(models.WorkerList, "/workers")
-        return found.workers
+        return (await self._get(models.WorkerList, "/workers")).workers
 
     async def queues(self) -> list[models.Queue]:
         """List the queues with the number of waiting and claimed tokens."""
-        found = await self._get(models.QueueList, "/queues")
-        return found.queues
+        return (await self._get(models.QueueList, "/queues")).queues
 
     async def timers(self, execution: str) -> list[models.Waiting]:
         """List the timers of an execution by due time."""
-        found = await self._get(models.TimerList, "/executions/{}/timers", execution)
-        return found.timers
+        return (await self._get(models.TimerList, "/executions/{}/timers", execution)).timers
 
     async def next_timer(self) -> str | None:
         """Get the due time of the next timer of all executions."""
-        found = await self._get(models.NextTimer, "/timers")
-        return found.next_due_at
+        return (await self._get(models.NextTimer, "/timers")).next_due_at
 
     async def drain_worker(self, worker: str) -> models.WorkerRequest:
         """Ask a worker to receive no more work. It finishes what it holds and then stays idle; `workers` shows it."""
@@ -1480,8 +1467,7 @@ class AsyncClient:
 
     async def settings(self) -> list[models.Setting]:
         """List the settings of the server and where each comes from. Secrets are not shown."""
-        found = await self._get(models.SettingList, "/settings")
-        return found.settings
+        return (await self._get(models.SettingList, "/settings")).settings
 
     async def preview_schedule(self, *, count: int = 5, **times: Any) -> models.SchedulePreview:
         """Get the next times of a schedule with the parameters of a `schedule` node: `cron` and `timezone`, or `amount`
@@ -1490,8 +1476,8 @@ class AsyncClient:
 
     async def node_types(self) -> list[dict[str, Any]]:
         """List the node types of the server with the schemas of their parameters."""
-        found: list[dict[str, Any]] = (await self._get(dict[str, Any], "/nodes"))["nodes"]
-        return found
+        types: list[dict[str, Any]] = (await self._get(dict[str, Any], "/nodes"))["nodes"]
+        return types
 
     async def node_type(self, name: str) -> dict[str, Any]:
         """Get a node type by its name or an alias."""
@@ -1499,8 +1485,7 @@ class AsyncClient:
 
     async def credential_types(self) -> list[models.CredentialType]:
         """List the credential types with the schemas of their fields."""
-        found = await self._get(models.CredentialTypeList, "/credential-types")
-        return found.credential_types
+        return (await self._get(models.CredentialTypeList, "/credential-types")).credential_types
 
     async def workflow_schema(self) -> dict[str, Any]:
         """Get the JSON Schema of workflow documents, with the node types of the server."""

@@ -98,9 +98,9 @@ class Run:
 
     def wait(self, timeout: float | None = None) -> models.Execution:
         """Wait until the execution has ended, whatever its status. Raise TimeoutError after `timeout` seconds."""
-        found = self.started.execution
-        if found is not None and found.ended:
-            return found
+        execution = self.started.execution
+        if execution is not None and execution.ended:
+            return execution
         return self._client.wait(self.id, timeout)
 
     def result(self, timeout: float | None = None) -> Any:
@@ -429,9 +429,9 @@ class Client:
             outlets=outlets,
             wait=LONG_POLL_S if seconds is None else min(LONG_POLL_S, max(seconds, 0.0)),
         )
-        found = started.started.execution
-        if found is not None and found.ended:
-            return found
+        execution = started.started.execution
+        if execution is not None and execution.ended:
+            return execution
         left = None if seconds is None else seconds - (time.monotonic() - began)
         return self.wait(started.execution_id, left)
 
@@ -440,9 +440,9 @@ class Client:
         deadline = None if seconds is None else time.monotonic() + seconds
         while True:
             left = LONG_POLL_S if deadline is None else min(LONG_POLL_S, deadline - time.monotonic())
-            found = self._get(models.Execution, "/executions/{}", execution, wait=max(left, 0.0) or None)
-            if found.ended:
-                return found
+            answer = self._get(models.Execution, "/executions/{}", execution, wait=max(left, 0.0) or None)
+            if answer.ended:
+                return answer
             if left <= 0:
                 raise TimeoutError(f"{execution} has not ended within {seconds} s")
 
@@ -451,9 +451,9 @@ class Client:
     ) -> Iterator[models.Event]:
         """Yield the events of an execution until it has ended: each exactly once, also across lost connections. With
         the view `rollup`, those outside of splits."""
-        for each in self.follow(execution, after=after, view=view):
-            if isinstance(each, models.Event):
-                yield each
+        for event in self.follow(execution, after=after, view=view):
+            if isinstance(event, models.Event):
+                yield event
 
     def follow(
         self, execution: str, *, after: int = 0, view: Literal["all", "rollup"] = "all"
@@ -473,10 +473,10 @@ class Client:
         lost_at: float | None = None
         while True:
             try:
-                for each in self._events_of_response(path, params, decoder):
+                for event in self._events_of_response(path, params, decoder):
                     lost_at = None
-                    if each is not None:
-                        yield each
+                    if event is not None:
+                        yield event
             except httpx.TransportError as error:
                 failure: ClientError = connection_failed(self._http.base_url, error)
             except ApiError as error:
@@ -554,8 +554,8 @@ class Client:
             retry_of=retry_of,
             q=q,
         )
-        for found in self._pages(models.ExecutionPage, "/executions", **filters, cursor=after, limit=page):
-            yield from found.executions
+        for answer in self._pages(models.ExecutionPage, "/executions", **filters, cursor=after, limit=page):
+            yield from answer.executions
 
     def count(
         self,
@@ -597,7 +597,7 @@ class Client:
         the event to continue after. With `before`, `kind` or `node` only such events, newest first."""
         backwards = (before, kind, node) != (None, None, None)
         while True:
-            found = self._get(
+            answer = self._get(
                 models.EventPage,
                 "/executions/{}/history",
                 execution,
@@ -607,13 +607,13 @@ class Client:
                 node=node,
                 limit=page,
             )
-            yield from found.events
-            if found.next is None:
+            yield from answer.events
+            if answer.next is None:
                 return
             if backwards:
-                before = found.next
+                before = answer.next
             else:
-                after = found.next
+                after = answer.next
 
     def nodes(
         self,
@@ -625,7 +625,7 @@ class Client:
         page: int = 200,
     ) -> Iterator[models.NodeRun]:
         """Yield the node runs of an execution in the order they ended."""
-        for found in self._pages(
+        for answer in self._pages(
             models.NodeRunPage,
             "/executions/{}/nodes",
             execution,
@@ -634,7 +634,7 @@ class Client:
             lineage=lineage,
             limit=page,
         ):
-            yield from found.nodes
+            yield from answer.nodes
 
     def graph(self, execution: str, *, lineage: str | None = None, at: int | None = None) -> models.Graph:
         """Get the states of all nodes and edges: now or after event `at`, with `lineage` in one item."""
@@ -642,8 +642,7 @@ class Client:
 
     def rollups(self, execution: str) -> list[models.SplitRollup]:
         """List the splits of an execution with node counts by status, nodes per second and the first failures."""
-        found = self._get(models.SplitRollupList, "/executions/{}/rollups", execution)
-        return found.splits
+        return (self._get(models.SplitRollupList, "/executions/{}/rollups", execution)).splits
 
     def items(
         self,
@@ -657,7 +656,7 @@ class Client:
         page: int = 200,
     ) -> Iterator[models.SplitItem]:
         """Yield the items of a split in their order: by the worst state in each, or by the state of one node."""
-        for found in self._pages(
+        for answer in self._pages(
             models.SplitItemPage,
             "/executions/{}/splits/{}/items",
             execution,
@@ -668,7 +667,7 @@ class Client:
             code=code,
             limit=page,
         ):
-            yield from found.items
+            yield from answer.items
 
     def packed_items(
         self,
@@ -718,10 +717,10 @@ class Client:
 
     def attempts(self, execution: str, node: str, *, lineage: str | None = None) -> list[models.Attempt]:
         """List the attempts of a node run, oldest first."""
-        found = self._get(
+        answer = self._get(
             models.AttemptList, "/executions/{}/nodes/{}/attempts", execution, node, lineage=lineage
         )
-        return found.attempts
+        return answer.attempts
 
     def attempt_log(
         self, execution: str, node: str, attempt: int, *, lineage: str | None = None
@@ -742,13 +741,13 @@ class Client:
         """Yield the logs of all attempts that have ended, in the order they ended. `after` is the `position` of the log
         to continue after."""
         while True:
-            found = self._get(
+            answer = self._get(
                 models.NodeLogPage, "/executions/{}/logs", execution, node=node, after=after, limit=page
             )
-            yield from found.logs
-            if found.next is None:
+            yield from answer.logs
+            if answer.next is None:
                 return
-            after = found.next
+            after = answer.next
 
     def node_input(self, execution: str, node: str, *, lineage: str | None = None) -> models.NodeInput:
         """Get the payload and the resolved parameters that a node was called with."""
@@ -852,10 +851,10 @@ class Client:
         self, *, kind: Literal["signal"] = "signal", workflow: str | None = None, page: int = 100
     ) -> Iterator[models.WaitingSignal]:
         """Yield what waits for a signal in executions that have not ended, newest executions first."""
-        for found in self._pages(
+        for answer in self._pages(
             models.WaitingSignalPage, "/waiting", kind=kind, workflow=workflow, limit=page
         ):
-            yield from found.waiting
+            yield from answer.waiting
 
     def waiting_signal(self, execution: str, node: str, *, item: str | None = None) -> models.WaitingSignal:
         """Get what a node waits for, in one item if it is inside a split."""
@@ -899,10 +898,10 @@ class Client:
         self, execution: str, other: str, *, node: str | None = None, page: int = 200
     ) -> Iterator[models.ComparedRunPair]:
         """Yield the runs that differ between two executions, without their outputs."""
-        for found in self._pages(
+        for answer in self._pages(
             models.ComparedRunPage, "/executions/{}/diff/{}/runs", execution, other, node=node, limit=page
         ):
-            yield from found.runs
+            yield from answer.runs
 
     def bulk(
         self,
@@ -934,8 +933,7 @@ class Client:
 
     def bulk_jobs(self, limit: int = 50) -> list[models.BulkJob]:
         """List bulk jobs, newest first."""
-        found = self._get(models.BulkJobList, "/bulk", limit=limit)
-        return found.jobs
+        return (self._get(models.BulkJobList, "/bulk", limit=limit)).jobs
 
     def bulk_job(self, job: str) -> models.BulkJob:
         """Get a bulk job with its progress."""
@@ -945,10 +943,10 @@ class Client:
         self, job: str, *, outcome: str | None = None, page: int = 200
     ) -> Iterator[models.BulkOutcome]:
         """Yield what became of each execution of a bulk job."""
-        for found in self._pages(
+        for answer in self._pages(
             models.BulkOutcomePage, "/bulk/{}/outcomes", job, outcome=outcome, limit=page
         ):
-            yield from found.outcomes
+            yield from answer.outcomes
 
     def abort_bulk(self, job: str) -> models.BulkJob:
         """Let a bulk job process no further execution."""
@@ -1008,17 +1006,17 @@ class Client:
 
     def handle(self, execution: str) -> Run:
         """Get the handle of an execution that was started before."""
-        found = self.execution(execution)
+        stored = self.execution(execution)
         return Run(
             self,
             models.Started(
-                execution_id=found.execution_id,
-                workflow_id=found.workflow_id,
-                hash=found.hash,
-                version=found.version,
-                alias=found.alias,
-                started_at=found.started_at,
-                retry_of=found.retry_of,
+                execution_id=stored.execution_id,
+                workflow_id=stored.workflow_id,
+                hash=stored.hash,
+                version=stored.version,
+                alias=stored.alias,
+                started_at=stored.started_at,
+                retry_of=stored.retry_of,
                 replayed=False,
             ),
         )
@@ -1113,10 +1111,10 @@ class Client:
         self, *, hidden: bool = False, activity: bool = False, page: int = 200
     ) -> Iterator[models.Workflow]:
         """Yield the deployed workflows by id. `hidden` adds archived ones, `activity` adds their newest outcomes."""
-        for found in self._pages(
+        for answer in self._pages(
             models.WorkflowPage, "/workflows", hidden=hidden or None, activity=activity or None, limit=page
         ):
-            yield from found.workflows
+            yield from answer.workflows
 
     def workflow(self, workflow: str, version: str | int | None = None) -> models.WorkflowVersion:
         """Get a version of a workflow with its definition; the latest by default."""
@@ -1126,8 +1124,8 @@ class Client:
 
     def versions(self, workflow: str, *, page: int = 200) -> Iterator[models.Version]:
         """Yield the versions of a workflow, oldest first."""
-        for found in self._pages(models.VersionPage, "/workflows/{}/versions", workflow, limit=page):
-            yield from found.versions
+        for answer in self._pages(models.VersionPage, "/workflows/{}/versions", workflow, limit=page):
+            yield from answer.versions
 
     def set_alias(
         self,
@@ -1148,8 +1146,7 @@ class Client:
 
     def aliases(self, workflow: str) -> list[models.Alias]:
         """List the aliases of a workflow by name."""
-        found = self._get(models.AliasList, "/workflows/{}/aliases", workflow)
-        return found.aliases
+        return (self._get(models.AliasList, "/workflows/{}/aliases", workflow)).aliases
 
     def alias(self, workflow: str, name: str) -> models.Alias:
         """Get an alias of a workflow."""
@@ -1203,8 +1200,8 @@ class Client:
 
     def dead_letters(self, *, after: str | None = None, page: int = 200) -> Iterator[models.DeadLetter]:
         """Yield the dead letters, newest first. `after` is the id of the dead letter to continue after."""
-        for found in self._pages(models.DeadLetterPage, "/dead-letters", cursor=after, limit=page):
-            yield from found.dead_letters
+        for answer in self._pages(models.DeadLetterPage, "/dead-letters", cursor=after, limit=page):
+            yield from answer.dead_letters
 
     def requeue(self, letter: str) -> Run:
         """Run a dead letter again in a new execution."""
@@ -1217,8 +1214,7 @@ class Client:
 
     def dead_messages(self, limit: int = 50) -> list[models.DeadMessage]:
         """List messages of the queue that no worker could process, oldest first."""
-        found = self._get(models.DeadMessageList, "/dead-messages", limit=limit)
-        return found.dead_messages
+        return (self._get(models.DeadMessageList, "/dead-messages", limit=limit)).dead_messages
 
     def dead_message(self, message: str) -> models.DeadMessageDetail:
         """Get a dead message with its body."""
@@ -1234,8 +1230,7 @@ class Client:
 
     def triggers(self, workflow: str | None = None) -> list[models.Trigger]:
         """List all triggers, or those of one workflow."""
-        found = self._get(models.TriggerList, "/triggers", workflow=workflow)
-        return found.triggers
+        return (self._get(models.TriggerList, "/triggers", workflow=workflow)).triggers
 
     def trigger(self, id: str) -> models.Trigger:
         """Get a trigger."""
@@ -1252,8 +1247,7 @@ class Client:
 
     def credentials(self) -> list[models.Credential]:
         """List the credentials by name, without values."""
-        found = self._get(models.CredentialList, "/credentials")
-        return found.credentials
+        return (self._get(models.CredentialList, "/credentials")).credentials
 
     def credential(self, name: str) -> models.Credential:
         """Get a credential by name or id, without values."""
@@ -1297,8 +1291,7 @@ class Client:
 
     def credential_uses(self, name: str) -> list[models.CredentialUse]:
         """List the nodes that refer to a credential, in the latest versions of workflows and those with an alias."""
-        found = self._get(models.CredentialUses, "/credentials/{}/uses", name)
-        return found.uses
+        return (self._get(models.CredentialUses, "/credentials/{}/uses", name)).uses
 
     def remove_credential(self, name: str) -> None:
         """Delete a credential."""
@@ -1306,14 +1299,13 @@ class Client:
 
     def granted(self, name: str) -> list[str]:
         """List the principals that may use a credential."""
-        found = self._get(models.Granted, "/credentials/{}/grants", name)
-        return found.granted
+        return (self._get(models.Granted, "/credentials/{}/grants", name)).granted
 
     def grant(self, name: str, whom: Sequence[str] = (), *, withdraw: Sequence[str] = ()) -> list[str]:
         """Grant and withdraw the use of a credential. Return the principals that may use it afterwards."""
         body = {"grant": list(whom), "withdraw": list(withdraw)}
-        found = self._post(models.Granted, "/credentials/{}/grants", name, body=body, idempotent=True)
-        return found.granted
+        answer = self._post(models.Granted, "/credentials/{}/grants", name, body=body, idempotent=True)
+        return answer.granted
 
     def limits(self, workflow: str) -> models.Limits:
         """Get the start limits of a workflow."""
@@ -1348,8 +1340,7 @@ class Client:
 
     def keys(self) -> list[models.ApiKey]:
         """List the API keys, without their secrets."""
-        found = self._get(models.ApiKeyList, "/keys")
-        return found.keys
+        return (self._get(models.ApiKeyList, "/keys")).keys
 
     def me(self) -> models.Me:
         """Get the principal of this client and its rights."""
@@ -1358,12 +1349,12 @@ class Client:
     def create_session(self) -> models.Me:
         """Exchange the API key of this client for a session of 12 hours. From then on the client sends the cookie of
         the session in place of the key. On a server without keys nothing changes."""
-        found = self._post(models.Me, "/session")
-        if found.authentication == "session":
+        me = self._post(models.Me, "/session")
+        if me.authentication == "session":
             del self._http.headers["Authorization"]
             # A server accepts changes in a session only from its own pages.
             self._http.headers["Origin"] = str(self._http.base_url).rstrip("/")
-        return found
+        return me
 
     def end_session(self) -> None:
         """End the session of this client."""
@@ -1398,30 +1389,26 @@ class Client:
         page: int = 200,
     ) -> Iterator[models.LogEntry]:
         """Yield the entries of the audit log, newest first; with `after` those behind this number, oldest first."""
-        for found in self._pages(
+        for answer in self._pages(
             models.LogPage, "/audit-log", actor=actor, action=action, target=target, after=after, limit=page
         ):
-            yield from found.entries
+            yield from answer.entries
 
     def workers(self) -> list[models.Worker]:
         """List the recently active processes."""
-        found = self._get(models.WorkerList, "/workers")
-        return found.workers
+        return (self._get(models.WorkerList, "/workers")).workers
 
     def queues(self) -> list[models.Queue]:
         """List the queues with the number of waiting and claimed tokens."""
-        found = self._get(models.QueueList, "/queues")
-        return found.queues
+        return (self._get(models.QueueList, "/queues")).queues
 
     def timers(self, execution: str) -> list[models.Waiting]:
         """List the timers of an execution by due time."""
-        found = self._get(models.TimerList, "/executions/{}/timers", execution)
-        return found.timers
+        return (self._get(models.TimerList, "/executions/{}/timers", execution)).timers
 
     def next_timer(self) -> str | None:
         """Get the due time of the next timer of all executions."""
-        found = self._get(models.NextTimer, "/timers")
-        return found.next_due_at
+        return (self._get(models.NextTimer, "/timers")).next_due_at
 
     def drain_worker(self, worker: str) -> models.WorkerRequest:
         """Ask a worker to receive no more work. It finishes what it holds and then stays idle; `workers` shows it."""
@@ -1437,8 +1424,7 @@ class Client:
 
     def settings(self) -> list[models.Setting]:
         """List the settings of the server and where each comes from. Secrets are not shown."""
-        found = self._get(models.SettingList, "/settings")
-        return found.settings
+        return (self._get(models.SettingList, "/settings")).settings
 
     def preview_schedule(self, *, count: int = 5, **times: Any) -> models.SchedulePreview:
         """Get the next times of a schedule with the parameters of a `schedule` node: `cron` and `timezone`, or `amount`
@@ -1447,8 +1433,8 @@ class Client:
 
     def node_types(self) -> list[dict[str, Any]]:
         """List the node types of the server with the schemas of their parameters."""
-        found: list[dict[str, Any]] = (self._get(dict[str, Any], "/nodes"))["nodes"]
-        return found
+        types: list[dict[str, Any]] = (self._get(dict[str, Any], "/nodes"))["nodes"]
+        return types
 
     def node_type(self, name: str) -> dict[str, Any]:
         """Get a node type by its name or an alias."""
@@ -1456,8 +1442,7 @@ class Client:
 
     def credential_types(self) -> list[models.CredentialType]:
         """List the credential types with the schemas of their fields."""
-        found = self._get(models.CredentialTypeList, "/credential-types")
-        return found.credential_types
+        return (self._get(models.CredentialTypeList, "/credential-types")).credential_types
 
     def workflow_schema(self) -> dict[str, Any]:
         """Get the JSON Schema of workflow documents, with the node types of the server."""
