@@ -158,3 +158,14 @@ def test_answers_of_older_servers_are_read() -> None:
             assert await RemoteDeadMessageService(client).discard("m1") == 1
 
     asyncio.run(scenario())
+
+
+def test_identical_dead_messages_are_counted_by_the_server() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json={"id": "m1", "count": 3})
+
+    async def scenario() -> None:
+        async with AsyncClient("http://localhost", transport=httpx.MockTransport(answer)) as client:
+            assert await RemoteDeadMessageService(client).discard("m1") == 3
+
+    asyncio.run(scenario())
