@@ -345,9 +345,9 @@ class LiveProgress:
         self._began = time.monotonic()
 
     def refresh(self) -> None:
-        began = time.perf_counter()
         if self._live is None:
-            self._live = self._open()
+            self._live = self._open()  # imports rich
+        began = time.perf_counter()
         self._live.update(self._table(), refresh=True)
         # A frame that takes long to draw is drawn less often.
         self.pause = max(FRAME_INTERVAL_S, 10 * (time.perf_counter() - began))
@@ -356,8 +356,8 @@ class LiveProgress:
         from rich.console import Console  # noqa: PLC0415 - only a live display needs it
         from rich.live import Live  # noqa: PLC0415 - only a live display needs it
 
-        # Frames go to the stream of this moment, and `sys.stdout` stays as it is: nodes replace it while they run, and a
-        # console that looked it up for each frame would find a stream that writes to the console.
+        # Frames go to the stream of this moment, and `sys.stdout` stays as it is: nodes replace it while they run, and
+        # a console that looked it up for each frame would find a stream that writes to the console.
         console = Console(file=sys.stdout, highlight=False)
         live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
         live.start()
