@@ -29,7 +29,7 @@ ENDED = 100
 """Items that end before the first process is killed."""
 
 NODES = """
-import asyncio, os, pathlib
+import asyncio, os, pathlib, threading
 from rune.nodes.custom import node
 
 @node("held.effect")
@@ -41,9 +41,10 @@ async def effect(number: int) -> int:
     return number
 
 @node("held.shown")
-async def shown() -> None:
+def shown() -> None:
+    pause = threading.Event()
     while not pathlib.Path("shown").exists():  # frames are drawn meanwhile
-        await asyncio.sleep(0.01)
+        pause.wait(0.01)
 """
 COUNTS = re.compile(r"([\d,]+)/([\d,]+)")
 FANNED = document(
