@@ -41,10 +41,10 @@ async def effect(number: int) -> int:
     return number
 
 @node("held.shown")
-def shown() -> None:
+async def shown() -> None:
     pause = threading.Event()
     while not pathlib.Path("shown").exists():  # frames are drawn meanwhile
-        pause.wait(0.01)
+        await asyncio.to_thread(pause.wait, 0.01)
 """
 COUNTS = re.compile(r"([\d,]+)/([\d,]+)")
 FANNED = document(
