@@ -51,8 +51,8 @@ RuneError                              base of all errors that Rune raises on pu
 ├── runtime.execution_data                    ExecutionNotFoundError
 ├── runtime.lifecycle.launcher                VirtualTimeError
 ├── runtime.messaging.completion_publisher    ExternalExecutorError
-├── runtime.messaging.foreign_messages        UnknownScopeError, DefinitionMismatchError, UnknownNodeError,
-│                                             UnknownTypeError
+├── runtime.messaging.foreign_messages        UnknownScopeError, DefinitionMismatchError, InputMismatchError,
+│                                             UnknownNodeError, UnknownTypeError
 ├── runtime.plan_cache                        DefinitionNotFoundError, MissingNodeTypeError
 ├── runtime.queries.record                    NotRecordableError
 ├── runtime.queries.node_input                ItemNotFoundError

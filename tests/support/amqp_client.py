@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -123,12 +123,20 @@ class Client:
 
     async def take_dead_letter(self, execution: str) -> tuple[str, bytes]:
         """Wait for the dead letter of an execution, remove it, and return its code and body."""
+        return (await self.take_dead_letters([execution]))[execution]
+
+    async def take_dead_letters(self, executions: Collection[str]) -> dict[str, tuple[str, bytes]]:
+        """Wait for a dead letter of each execution, remove them, and return their codes and bodies."""
         queue = await self._channel.get_queue("workflow.execution.dead", ensure=False)
+        taken: dict[str, tuple[str, bytes]] = {}
         async with asyncio.timeout(TIMEOUT_S), queue.iterator() as letters:
             async for letter in letters:
-                if execution.encode() in letter.body:
-                    await letter.ack()
-                    return letter.headers["rune-code"], letter.body
+                for execution in executions:
+                    if execution.encode() in letter.body:
+                        await letter.ack()
+                        taken[execution] = letter.headers["rune-code"], letter.body
+                if len(taken) == len(executions):
+                    return taken
         raise AssertionError("the queue was closed")
 
     async def dead_letter_codes(self, execution: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -11,6 +13,9 @@ from tests.integration.cluster.external_messages import (
     MIDDLE,
     SPLIT,
     START,
+    TRIGGER,
+    edge,
+    edit,
     message,
     new_id,
     with_client,
@@ -44,6 +49,86 @@ def test_message_for_existing_execution_is_ignored(
         await client.publish(message(execution, node, definition, context, **more))
         await client.publish(message(after, "a", {"nodes": [], "edges": []}, START))
         assert (await client.take_dead_letter(after))[0] == "INVALID"
+        assert await client.dead_letter_codes(execution) == []
+        assert len(client.completions(execution)) == 1
+
+    with_client(amqp, exchange)
+
+
+OTHER = {"nodes": [TRIGGER, edit("a", 2)], "edges": [edge("trigger", "a")]}
+FORKED = {
+    "nodes": [edit(id, id) for id in ("root", "b", "c")],
+    "edges": [edge("root", "b"), edge("root", "c")],
+}
+LONG = "x" * 70_000
+Start = tuple[str, Any, Any]
+OTHER_STARTS: dict[str, tuple[Start, Start, str]] = {
+    "definition": (("a", MIDDLE, START), ("a", OTHER, START), "DEFINITION_MISMATCH"),
+    "payload": (("a", OTHER, START), ("a", OTHER, ITEMS), "INPUT_MISMATCH"),
+    "long payload": (
+        ("a", OTHER, {"$trigger": {"long": LONG + "1"}}),
+        ("a", OTHER, {"$trigger": {"long": LONG + "2"}}),
+        "INPUT_MISMATCH",
+    ),
+    "branch": (
+        ("b", FORKED, {**START, "$root": 1}),
+        ("c", FORKED, {**START, "$root": 1}),
+        "DEFINITION_MISMATCH",
+    ),
+    "output": (
+        ("b", FORKED, {**START, "$root": 1}),
+        ("b", FORKED, {**START, "$root": 2}),
+        "INPUT_MISMATCH",
+    ),
+    "long output": (
+        ("b", FORKED, {**START, "$root": LONG + "1"}),
+        ("b", FORKED, {**START, "$root": LONG + "2"}),
+        "INPUT_MISMATCH",
+    ),
+}
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["together", "later"])
+@pytest.mark.parametrize("kind", OTHER_STARTS)
+def test_of_two_different_starts_with_one_id_one_runs_and_one_is_a_dead_letter(
+    amqp: str, kind: str, together: bool
+) -> None:
+    """Published together, both are handled before either is recorded."""
+    first, second, code = OTHER_STARTS[kind]
+
+    async def exchange(client: Client) -> None:
+        executions = [new_id() for _ in range(6 if together else 1)]
+        for execution in executions:
+            one, other = message(execution, *first), message(execution, *second)
+            if together:
+                await asyncio.gather(client.publish(one), client.publish(other))
+            else:
+                await client.publish(one)
+                await client.wait_for_completion(execution)
+                await client.publish(other)
+        for execution, (letter, body) in (await client.take_dead_letters(executions)).items():
+            assert letter == code
+            done = await client.wait_for_completion(execution)
+            dead = json.loads(body)["accumulated_context"]
+            ran = {name: done["final_context"].get(name) for name in dead}
+            same_place = first[:2] == second[:2]
+            assert (ran != dead) if same_place else done["status"] == "completed"
+            assert len(client.completions(execution)) == 1
+
+    with_client(amqp, exchange)
+
+
+@pytest.mark.parametrize("kind", OTHER_STARTS)
+def test_of_two_equal_starts_with_one_id_the_second_is_ignored(amqp: str, kind: str) -> None:
+    start, _, _ = OTHER_STARTS[kind]
+
+    async def exchange(client: Client) -> None:
+        execution, last = new_id(), new_id()
+        await asyncio.gather(*(client.publish(message(execution, *start)) for _ in range(4)))
+        await client.wait_for_completion(execution)
+        await client.publish(message(execution, *start))
+        await client.publish(message(last, "a", {"nodes": [], "edges": []}, START))
+        assert (await client.take_dead_letter(last))[0] == "INVALID"
         assert await client.dead_letter_codes(execution) == []
         assert len(client.completions(execution)) == 1
 

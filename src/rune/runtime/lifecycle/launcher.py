@@ -171,13 +171,11 @@ class Launcher:
         held: AppliedLimits | None = None,
         new_id: bool = False,
         followed: bool = False,
-        local: bool = False,
     ) -> ExecutionRecord:
         """Accept an execution; it is durable when this returns. Raise StartLimitError if one of the limits in `held`
         rejects it. With `new_id`, the id of the record was generated for this start. `followed`: see StartOptions. A
-        `local` execution runs in this engine whatever its definition names, and so does a child whose parent waits for
-        it."""
-        if self._external is not None and self._external.runs(plan) and not local and record.parent is None:
+        child, whose parent waits for it, runs in this engine whatever its definition names."""
+        if self._external is not None and self._external.runs(plan) and record.parent is None:
             if followed:
                 raise ExternalExecutorError(
                     f"{plan.definition.id} is run by another engine, so its end cannot be waited for here: nothing was"
@@ -186,7 +184,20 @@ class Launcher:
             return await self._external.start(record, plan)
         self._check_time(plan, fake_time=record.fake_time and record.depth == 0)
         await self._save_definition(plan)
-        return await self._admit(record, plan, held, new_id=new_id)
+        accepted, _ = await self._admit(record, plan, held, new_id=new_id)
+        return accepted
+
+    async def start_unless_known(
+        self, wanted: ExecutionRecord, plan: Plan, kept: Sequence[Fact] = ()
+    ) -> ExecutionRecord | None:
+        """Accept an execution whose id its caller chose, to run in this engine whatever its definition names. Return
+        the execution that has this id already; None if there was none."""
+        await self._save_definition(plan)
+        if kept:
+            accepted, is_new = await self._admit_with(wanted, plan, kept, None)
+        else:
+            accepted, is_new = await self._admit(wanted, plan, None, new_id=False)
+        return None if is_new else accepted
 
     def can_fake_time(self, plan: Plan) -> bool:
         """Return whether executions of a definition can have a virtual clock here. On a cluster each execution has one
@@ -212,13 +223,22 @@ class Launcher:
         """Accept an execution that starts with recorded results, such as those kept from an earlier execution."""
         self._check_time(plan, fake_time=wanted.fake_time)
         await self._save_definition(plan)
+        accepted, _ = await self._admit_with(wanted, plan, kept, held)
+        return accepted
+
+    async def _admit_with(
+        self, wanted: ExecutionRecord, plan: Plan, kept: Sequence[Fact], held: AppliedLimits | None
+    ) -> tuple[ExecutionRecord, bool]:
+        """Accept and activate an execution that starts with facts; return it, and whether it is new."""
         start = await self._prepare(wanted, plan)
         accepted = await self._accept(start, kept, held, new_id=wanted.retry_of is not None)
         failpoint.hit("accepted")
-        if accepted.id == wanted.id:
+        is_new = accepted is start.record
+        if is_new:
             self._instrumentation.accepted()
+        if accepted.id == wanted.id:
             await self._follow_up(accepted.id, self.activate(accepted))
-        return accepted
+        return accepted, is_new
 
     async def _prepare(self, record: ExecutionRecord, plan: Plan) -> _Start:
         """Return a record as it is to be stored, with its start payload as a blob if it is large."""
@@ -286,8 +306,9 @@ class Launcher:
 
     async def _admit(
         self, record: ExecutionRecord, plan: Plan, held: AppliedLimits | None, *, new_id: bool
-    ) -> ExecutionRecord:
-        """Accept an execution and activate it from memory, which saves reading it back from the journal."""
+    ) -> tuple[ExecutionRecord, bool]:
+        """Accept an execution and activate it from memory, which saves reading it back from the journal. Return it, and
+        whether it is new."""
         start = await self._prepare(record, plan)
         record = start.record
         room = await self._admission.room()
@@ -300,14 +321,14 @@ class Launcher:
                 self._instrumentation.accepted()
             # An execution with the same id may be running, and without room the state loads this one later.
             if accepted is not record or not room:
-                return accepted
+                return accepted, accepted is record
             self._data_cache.open(accepted, plan)
             if self._bounded:
                 activation = self._activate_accepted(accepted, plan, began)
             else:
                 activation = self._send(accepted, await self._admission.admit(accepted, plan))
         await self._follow_up(accepted.id, activation)
-        return accepted
+        return accepted, True
 
     async def _activate_accepted(self, accepted: ExecutionRecord, plan: Plan, began: float) -> None:
         """Activate an execution from memory or, if its record took too long, from the journal."""

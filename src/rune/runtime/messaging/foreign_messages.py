@@ -1,13 +1,16 @@
 """Execution messages that other programs publish without a token of this engine.
 
 A message for an unknown execution starts it: as a whole if it names an entry node and carries only the start payload,
-otherwise at the named node with the outputs that it carries. A message for a known execution is redundant and ignored.
-A message that cannot be interpreted is rejected with a code and changes nothing.
+otherwise at the named node with the outputs that it carries. A message for a known execution is redundant and ignored
+if it is of this execution: its start is compared with the recorded one. Of two messages that are handled at the same
+time, the journal tells which one started the execution, and the other is compared with it. A message that cannot be
+interpreted is rejected with a code and changes nothing.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -17,7 +20,8 @@ from rune.codec.decode import decode
 from rune.codec.messages import NodeExecutionMessage
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import text_problems
-from rune.core.execution.stored_value import StoredValue
+from rune.core.execution.fact import Fact, NodeResult
+from rune.core.execution.stored_value import Inline, StoredValue
 from rune.core.limits import LIMITS
 from rune.core.permissions import QUEUE
 from rune.core.plan.model import Plan
@@ -28,9 +32,9 @@ from rune.runtime.backend import Backend
 from rune.runtime.execution_data import ExecutionNotFoundError
 from rune.runtime.lifecycle.launcher import Launcher
 from rune.runtime.messaging.seeder import ExecutionSeeder
-from rune.runtime.payloads import check_start, for_size
+from rune.runtime.payloads import check_start, for_size, same_payload
 from rune.runtime.plan_cache import MissingNodeTypeError, PlanCache
-from rune.runtime.stored_values import store_value
+from rune.runtime.stored_values import store_start
 from rune.runtime.worker.worker import MISSING_TYPE_TIMEOUT_S, MissingTypeTracker
 from rune.telemetry.tracing import read_header
 
@@ -56,6 +60,12 @@ class DefinitionMismatchError(RuneError):
     code = "DEFINITION_MISMATCH"
 
 
+class InputMismatchError(RuneError):
+    """A message for an execution that was started with another payload, or with other outputs of nodes."""
+
+    code = "INPUT_MISMATCH"
+
+
 class UnknownTypeError(RuneError):
     """A message whose definition uses a node type that no worker has."""
 
@@ -74,7 +84,6 @@ class ForeignMessages:
     def __init__(self, backend: Backend, plans: PlanCache, launcher: Launcher) -> None:
         self._journal = backend.journal
         self._blob = backend.blob
-        self._clock = backend.clock
         self._plans = plans
         self._launcher = launcher
         self._missing_types = MissingTypeTracker(backend.processes)
@@ -99,14 +108,17 @@ class ForeignMessages:
         if _given_error(outputs) is None:
             outputs.pop("$error", None)
         known = await self._journal.accepted(message.execution_id)
-        if known is None and isinstance(message.definition_ref, str):
-            raise ExecutionNotFoundError(
-                f"no execution has the id {message.execution_id}, and the message carries no definition"
-            )
+        if known is None:
+            if isinstance(message.definition_ref, str):
+                raise ExecutionNotFoundError(
+                    f"no execution has the id {message.execution_id}, and the message carries no definition"
+                )
+            self._check_placeable(message, plan)
+        record = self._record(message, plan, await self._payload(plan, outputs))
         if self._is_beginning(plan, node, outputs):
-            await self._start(message, plan, outputs, known)
+            await self._start(record, plan, known)
         else:
-            await self._start_at(message, plan, node, outputs, known)
+            await self._start_at(message, record, plan, outputs, known)
 
     async def _plan(self, message: NodeExecutionMessage) -> Plan:
         if isinstance(message.definition_ref, str):
@@ -132,20 +144,34 @@ class ForeignMessages:
                 f"{message.execution_id} is unknown, so the scope of `{node.id}` in it cannot be determined"
             )
 
-    def _check_same_definition(self, known: ExecutionRecord, *plans: Plan) -> None:
-        if known.hash not in [each.hash for each in plans]:
-            raise DefinitionMismatchError(f"{known.id} is an execution of another definition")
+    async def _start(self, record: ExecutionRecord, plan: Plan, known: ExecutionRecord | None) -> None:
+        known = known or await self._launcher.start_unless_known(record, plan)
+        if known is not None:
+            await self._check_same(known, record)
+
+    async def _check_same(
+        self, known: ExecutionRecord, given: ExecutionRecord, facts: Sequence[NodeResult] = ()
+    ) -> None:
+        """Raise an error if a recorded execution is not the one that a message describes by its record and the facts
+        that it starts with."""
+        if known.hash != given.hash:
+            raise DefinitionMismatchError(
+                f"{known.id} is an execution of another definition, or was started at another node"
+            )
+        if not await same_payload(self._blob, known.input, given.input):
+            raise InputMismatchError(f"{known.id} was started with another payload")
+        stored = await self._journal.facts(known.id, limit=len(facts)) if facts else []
+        pairs = zip([each.fact for each in stored], facts, strict=False)
+        if len(stored) < len(facts) or not all([await self._is_same_fact(*pair) for pair in pairs]):
+            raise InputMismatchError(f"{known.id} was started with other outputs of nodes")
         log.info("ignoring a message for %s, which has been started", known.id)
 
-    async def _start(
-        self, message: NodeExecutionMessage, plan: Plan, outputs: Outputs, known: ExecutionRecord | None
-    ) -> None:
-        if known is None:
-            self._check_placeable(message, plan)
-            payload = await self._payload(plan, outputs)
-            await self._launcher.start(self._record(message, plan, payload), plan, local=True)
-        else:
-            self._check_same_definition(known, plan)
+    async def _is_same_fact(self, stored: Fact, given: NodeResult) -> bool:
+        if type(stored) is not NodeResult or replace(stored, at=given.at, value=given.value) != given:
+            return False
+        if stored.value is None or given.value is None:
+            return stored.value is given.value
+        return await same_payload(self._blob, stored.value, given.value)
 
     async def _payload(self, plan: Plan, outputs: Outputs) -> bytes:
         names = [*START_NAMES, *(f"${plan.ids[each]}" for each in sorted(plan.triggers))]
@@ -156,28 +182,31 @@ class ForeignMessages:
     async def _start_at(
         self,
         message: NodeExecutionMessage,
+        record: ExecutionRecord,
         plan: Plan,
-        node: int,
         outputs: Outputs,
         known: ExecutionRecord | None,
     ) -> None:
-        if known is None:
-            self._check_placeable(message, plan)
         values = self._node_outputs(plan, outputs)
         error = _given_error(outputs)
+        node = plan.index[message.current_node]
         seed = partial(ExecutionSeeder, plan, node, values, arrived=message.arrived, error=error)
         seeder = await for_size(_size(message), seed)
         seeded = seeder.compile(self._plans.catalogue)
-        if known is not None:
-            self._check_same_definition(known, plan, seeded)
+        if known is not None and known.hash == plan.hash:
+            # It was started as a whole: it runs this node, and what the message tells of others follows in it.
+            await self._check_same(known, record)
             return
-        at = self._clock.now()
-        stored = await self._store_values(message.execution_id, seeder.outputs)
-        facts = seeder.facts(seeded, stored, at)
-        if not seeder.starts_at_first(seeded, facts, at):
-            raise UnknownScopeError(f"an execution cannot start at `{message.current_node}`")
-        record = self._record(message, seeded, await self._payload(plan, outputs))
-        await self._launcher.start_again(replace(record, at=at), seeded, facts)
+        record = replace(record, hash=seeded.hash)
+        if known is None:
+            stored = await self._store_values(message.execution_id, seeder.outputs)
+            facts = seeder.facts(seeded, stored, record.at)
+            if not seeder.starts_at_first(seeded, facts, record.at):
+                raise UnknownScopeError(f"an execution cannot start at `{message.current_node}`")
+            known = await self._launcher.start_unless_known(record, seeded, facts)
+        if known is not None:
+            given = {name: Inline(data) for name, data in seeder.outputs.items()}
+            await self._check_same(known, record, seeder.facts(seeded, given, record.at))
 
     def _record(self, message: NodeExecutionMessage, plan: Plan, payload: bytes) -> ExecutionRecord:
         record = self._launcher.new_record(
@@ -197,10 +226,8 @@ class ForeignMessages:
         return found
 
     async def _store_values(self, execution: str, values: dict[str, bytes]) -> dict[str, StoredValue]:
-        return {
-            name: await store_value(self._blob, f"{execution}/{name}@/", data)
-            for name, data in values.items()
-        }
+        """Store the outputs under digests of them, so that another message for this id does not change them."""
+        return {name: await store_start(self._blob, execution, data) for name, data in values.items()}
 
 
 def _check_nodes(message: NodeExecutionMessage, plan: Plan) -> None:
