@@ -154,9 +154,9 @@ class ExecutionDataCache:
         """Return the end of an execution; None if it has not ended."""
         return await self._journal.end(execution)
 
-    async def facts(self, execution: str) -> list[StoredFact]:
-        """Return the facts of an execution, in commit order."""
-        return await self._journal.facts(execution)
+    async def facts(self, execution: str, limit: int | None = None) -> list[StoredFact]:
+        """Return the facts of an execution, in commit order; at most `limit`."""
+        return await self._journal.facts(execution, limit=limit)
 
     async def facts_of_token(self, execution: str, node: int, path: Path) -> list[TokenFact]:
         """Return the result, failed attempts and suspensions of one token, in commit order."""

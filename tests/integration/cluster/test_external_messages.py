@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -431,5 +432,88 @@ def test_waiting_join_publishes_status(amqp: str) -> None:
         assert waiting["some"]["details"] == {"arrived": 1, "expected": 2}
         assert waiting["slow"]["metadata"]["resume_at"] > 0
         assert waiting["slow"]["metadata"]["timer_id"] == "wait:slow@/"
+
+    with_client(amqp, exchange)
+
+
+def waits(id: str, seconds: float) -> dict[str, Any]:
+    return {"id": id, "type": "wait", "parameters": {"amount": seconds}}
+
+
+def fails_after(id: str) -> list[dict[str, Any]]:
+    return [waits(f"{id}_wait", 2), {"id": id, "type": "fail", "parameters": {"message": "broken"}}]
+
+
+JOIN_OF_THREE = {
+    "nodes": [
+        edit("root", 1),
+        edit("quick", 1),
+        waits("soon", 0.4),
+        waits("late", 3),
+        {"id": "all", "type": "merge", "parameters": {"wait_mode": "wait_for_all"}},
+    ],
+    "edges": [
+        *(edge("root", name) for name in ("quick", "soon", "late")),
+        *(edge(name, "all") for name in ("quick", "soon", "late")),
+    ],
+}
+
+
+def figures(client: Client, execution: str, node: str) -> list[Any]:
+    return [
+        each["details"]
+        for each in client.statuses(execution)
+        if each["node_id"] == node and each["status"] == "waiting"
+    ]
+
+
+def test_newest_arrival_at_a_join_is_reported_for_each_of_many_executions(amqp: str) -> None:
+    async def exchange(client: Client) -> None:
+        executions = [new_id() for _ in range(12)]
+        for execution in executions:
+            await client.publish(message(execution, "root", JOIN_OF_THREE, START))
+        for execution in executions:
+            await client.wait_for_completion(execution)
+        last = [figures(client, execution, "all")[-1] for execution in executions]
+        assert last == [{"arrived": 2, "expected": 3}] * len(executions)
+
+    with_client(amqp, exchange)
+
+
+@pytest.mark.parametrize("by", ["halt", "timeout", "own timeout"])
+def test_join_that_waits_when_its_execution_ends_has_one_final_status(amqp: str, by: str) -> None:
+    own = {"timeout": 2} if by == "own timeout" else {}
+    definition = {
+        "nodes": [
+            edit("root", 1),
+            edit("quick", 1),
+            waits("late", 30),
+            {"id": "all", "type": "merge", "parameters": {"wait_mode": "wait_for_all", **own}},
+            *(fails_after("broken") if by == "halt" else []),
+        ],
+        "edges": [
+            edge("root", "quick"),
+            edge("root", "late"),
+            edge("quick", "all"),
+            edge("late", "all"),
+            *([edge("root", "broken_wait"), edge("broken_wait", "broken")] if by == "halt" else []),
+        ],
+        **({"settings": {"timeout": 2}} if by == "timeout" else {}),
+    }
+
+    async def exchange(client: Client) -> None:
+        execution = new_id()
+        await client.publish(message(execution, "root", definition, START))
+        await client.wait_for_completion(execution)
+        final = "failed" if by == "own timeout" else "cancelled"
+        async with asyncio.timeout(30):
+            while ("all", final) not in client.steps(execution):
+                await client.wait_for_message()
+        statuses = [each for each in client.statuses(execution) if each["node_id"] == "all"]
+        assert statuses[0]["status"] == "waiting"
+        assert {each["status"] for each in statuses} == {"waiting", final}
+        if final == "cancelled":
+            assert "the execution ended as" in statuses[-1]["metadata"]["reason"]
+            assert statuses[-1]["duration_ms"] > 0
 
     with_client(amqp, exchange)

@@ -6,11 +6,11 @@ those that a node shares with others; large ones are replaced by a reference.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,26 +25,37 @@ from rune.codec.messages import (
     moment,
 )
 from rune.core.execution.decision import ArriveAtJoin, CollectItem, Decision, SkipNode
-from rune.core.execution.fact import AttemptFailed, ExecutionEnded, NodeResult, NodeSuspended
+from rune.core.execution.fact import (
+    AttemptFailed,
+    ExecutionEnded,
+    ExecutionStarted,
+    NodeResult,
+    NodeSuspended,
+)
+from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Error
-from rune.core.execution.reasons import Waiting
 from rune.core.execution.retry import retry_due
-from rune.core.execution.token import Path, Token, TokenPurpose, parse_path, token_name
+from rune.core.execution.state import State
+from rune.core.execution.token import Path, Token, TokenPurpose, token_name
 from rune.core.plan.model import Plan
-from rune.ports.journal import EventPublisher
-from rune.ports.state import Applied, Claim, Fence, State
+from rune.ports.journal import EventPublisher, StoredFact
+from rune.ports.state import Applied, Claim, Fence
+from rune.ports.state import State as StatePort
 from rune.runtime.execution_data import ExecutionData, ExecutionDataCache
 from rune.runtime.messaging.published_values import MAX_PUBLISHED_BYTES, output_of
+from rune.runtime.messaging.waiting_joins import PERIOD_S, JoinReporter, waiting_joins
+from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.history import OpenRuns, end_text
 from rune.runtime.state_wrapper import StateWrapper
 
 log = logging.getLogger("rune.status")
 
-# How often the joins of one execution are read to publish what they wait for.
-POLL_S = 1.0
-MAX_POLLED = 1_000
+MAX_ENDED = 1_000
 MAX_BEGUN = 10_000
 """Executions with runs in this process whose end is not known."""
+
+MAX_FOLDED_FACTS = 100_000
+"""An execution that only waits has no stored state. The joins of one with more facts are not published then."""
 
 Key = tuple[int, Path]
 ENDED: dict[str, Status] = {
@@ -63,7 +74,7 @@ class StatusPublisher(StateWrapper):
 
     def __init__(
         self,
-        state: State,
+        state: StatePort,
         publisher: EventPublisher,
         data_cache: ExecutionDataCache,
         may_report: Callable[[str, int], Awaitable[bool]],
@@ -79,8 +90,7 @@ class StatusPublisher(StateWrapper):
         self._publisher = publisher
         self._data_cache = data_cache
         self._may_report = may_report
-        self._poll_after: OrderedDict[str, float] = OrderedDict()
-        self._polls: set[asyncio.Task[None]] = set()
+        self._joins = JoinReporter(self._report_joins)
         self._begun: OrderedDict[str, dict[Key, tuple[int, int]]] = OrderedDict()  # runs of this process
         self._continued: set[tuple[str, int, Path]] = set()  # runs that began before: resumed, or tried again
         self._ended: OrderedDict[str, None] = OrderedDict()  # executions whose open runs were published
@@ -201,29 +211,55 @@ class StatusPublisher(StateWrapper):
             log.exception("publishing a cancelled node of %s failed", execution)
 
     async def end(self, execution: str, fact: ExecutionEnded) -> None:
+        self._joins.forget(execution)
+        known = execution in self._ended
+        open_state = None if known or fact.status == "completed" else await self._open_state(execution)
         await self._state.end(execution, fact)
         begun = self._begun.pop(execution, {})
         self._continued -= {(execution, *key) for key in begun}
         if fact.status == "completed":
             return
-        known = execution in self._ended
         self._ended[execution] = None
-        if len(self._ended) > MAX_POLLED:
+        if len(self._ended) > MAX_ENDED:
             self._ended.popitem(last=False)
         data = None if known and not begun else await self._execution_data(execution)
         if data is not None:
             try:
-                runs = begun if known else {**await self._open_runs(execution), **begun}
+                runs = begun if known else {**await self._open_runs(data, open_state), **begun}
                 await self._publish_cancelled(data, fact, runs)
             except Exception:
                 log.exception("publishing the cancelled nodes of %s failed", execution)
 
-    async def _open_runs(self, execution: str) -> dict[Key, tuple[int, int]]:
-        """Return the runs that waited or were between two attempts, with when they began and their attempt."""
+    async def _open_state(self, execution: str) -> State | None:
+        """Return the state of an execution with joins that is about to be dropped; None if it is not stored."""
+        data = self._data_cache.cached(execution)
+        if data is not None and not _has_joins(data.plan):
+            return None
+        try:
+            return await self._state.peek(execution)
+        except Exception as error:
+            log.info("the waiting joins of %s are not known: %s", execution, error)
+            return None
+
+    async def _open_runs(self, data: ExecutionData, open_state: State | None) -> dict[Key, tuple[int, int]]:
+        """Return the runs that waited or were between two attempts, and the joins that waited, with when they began and
+        their attempt."""
+        facts = await self._data_cache.facts(data.accepted.id)
         runs = OpenRuns()
-        for each in await self._data_cache.facts(execution):
+        for each in facts:
             runs.add(each)
-        return {**runs.late, **runs.open}
+        if open_state is None and _has_joins(data.plan) and len(facts) <= MAX_FOLDED_FACTS:
+            open_state = await _folded(data, facts)
+        joins: dict[Key, tuple[int, int]] = {}
+        if open_state is not None:
+            # The decision that ends an execution is not applied: the state has a join that failed as a waiting one.
+            results = {
+                (fact.node, fact.path) for fact in (each.fact for each in facts) if type(fact) is NodeResult
+            }
+            for join in waiting_joins(data.plan, open_state):
+                if (join.node, join.path) not in results:
+                    joins[(join.node, join.path)] = (join.since, 1)
+        return {**joins, **runs.late, **runs.open}
 
     async def _publish_cancelled(
         self, data: ExecutionData, end: ExecutionEnded, runs: Mapping[Key, tuple[int, int]]
@@ -279,7 +315,7 @@ class StatusPublisher(StateWrapper):
         joins.difference_update(each.node for each in decisions)
         joins.difference_update(each.node for each in applied.emitted)
         if joins and applied.finish is None:
-            self._poll_waiting(data)
+            self._joins.arrived(data)
 
     def _publish_end(self, data: ExecutionData, decision: Decision, output: msgspec.Raw) -> None:
         fact = decision.fact
@@ -343,56 +379,45 @@ class StatusPublisher(StateWrapper):
         )
         self._publisher.publish_status(encode_message(message))
 
-    def _poll_waiting(self, data: ExecutionData) -> None:
-        """Publish what a join waits for that a token arrived at, at most once per poll."""
-        execution, now = data.accepted.id, time.monotonic()
-        if now < self._poll_after.get(execution, 0.0) or len(self._polls) >= 1:
-            return
-        self._poll_after[execution] = now + POLL_S
-        self._poll_after.move_to_end(execution)
-        if len(self._poll_after) > MAX_POLLED:
-            self._poll_after.popitem(last=False)
-        poll = asyncio.create_task(self._waiting(data))
-        self._polls.add(poll)
-        poll.add_done_callback(self._polls.discard)
+    async def _report_joins(self, data: ExecutionData) -> bool:
+        """Publish what the joins of an execution wait for; False if another process may have done it in this period."""
+        until = time.monotonic() + PERIOD_S
+        if not await self._may_report(data.accepted.id, round(PERIOD_S * 1000)):
+            return False
+        state = await self._current_state(data)
+        joins = [] if state is None else list(waiting_joins(data.plan, state))
+        await self._load_counts(data, [join.path for join in joins])
+        if time.monotonic() >= until:
+            return False  # another process may have published what it read later
+        now = time.time_ns() // 1_000_000
+        for join in joins:
+            self._publish(data, join.node, join.path, "waiting", now, details=join.details)
+        return True
 
-    async def _waiting(self, data: ExecutionData) -> None:
-        try:
-            until = time.monotonic() + POLL_S
-            if not await self._may_report(data.accepted.id, round(POLL_S * 1000)):
-                return
-            found: list[tuple[int, Path, dict[str, Any]]] = []
-            for each in await self._state.explain(data.accepted.id):
-                details = _counts(data.plan, each)
-                path = parse_path(each.lineage, data.plan.index) if each.lineage != "/" else ()
-                if details is not None and path is not None:
-                    found.append((data.plan.index[each.node], path, details))
-            await self._load_counts(data, [path for _, path, _ in found])
-            if time.monotonic() >= until:
-                return  # another process may have published what it read later
-            now = time.time_ns() // 1_000_000
-            for node, path, details in found:
-                self._publish(data, node, path, "waiting", now, details=details)
-        except Exception as error:
-            log.info("the waiting joins of %s are not known: %s", data.accepted.id, error)
+    async def _current_state(self, data: ExecutionData) -> State | None:
+        """Return the state of an execution, from its facts if it is not stored; None if it has ended."""
+        state = await self._state.peek(data.accepted.id)
+        if state is not None:
+            return state
+        facts = await self._data_cache.facts(data.accepted.id, MAX_FOLDED_FACTS + 1)
+        has_ended = any(type(each.fact) is ExecutionEnded for each in facts)
+        return None if has_ended or len(facts) > MAX_FOLDED_FACTS else await _folded(data, facts)
 
     async def close(self) -> None:
-        for each in self._polls:
-            each.cancel()
-        await asyncio.gather(*self._polls, return_exceptions=True)
+        await self._joins.close()
 
 
-def _counts(plan: Plan, waiting: Waiting) -> dict[str, Any] | None:
-    """The progress of a join; None if it is none."""
-    if waiting.total is not None:
-        return {"processed": waiting.done or 0, "total": waiting.total}
-    arrived = len(waiting.arrived) + len(waiting.skipped)
-    if not arrived:
-        return None
-    opens = plan.nodes[plan.index[waiting.node]].opens
-    if opens != "all":  # it opens with so many live arrivals
-        return {"arrived": len(waiting.arrived), "expected": 1 if opens == "any" else opens}
-    return {"arrived": arrived, "expected": arrived + len(waiting.missing)}
+async def _folded(data: ExecutionData, facts: Sequence[StoredFact]) -> State:
+    """Return the state before the end that facts lead to."""
+    before = [each.fact for each in facts if not each.late and type(each.fact) is not ExecutionEnded]
+    started = ExecutionStarted(data.accepted.at)
+    now = max(each.at for each in (started, *before))
+    state, _ = await off_loop(partial(fold, data.plan, [started, *before], now))
+    return state
+
+
+def _has_joins(plan: Plan) -> bool:
+    return any(node.is_join or node.joins_items for node in plan.nodes)
 
 
 def _error(error: Error | None) -> ErrorObject:
