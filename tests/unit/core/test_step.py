@@ -221,6 +221,33 @@ def test_unreachable_and_expired_joins_fail_with_code(fate: TokenPurpose, code: 
     assert decision.fact.failure.code == code
 
 
+@pytest.mark.parametrize(
+    ("wait_mode", "text"),
+    [
+        ("wait_for_all", "the paths into this node did not all arrive in time"),
+        ("wait_for_any", "none of the paths into this node arrived in time"),
+        ({"at_least": 2}, "fewer than 2 of the paths into this node arrived in time"),
+    ],
+)
+def test_expired_merge_tells_what_it_waited_for(wait_mode: Any, text: str) -> None:
+    joined = plan(
+        "start -> a -> m, start -> b -> m, start -> c -> m", m=node("merge", {"wait_mode": wait_mode})
+    )
+    decision = step_unrun(joined, Token(joined.index["m"], fate=TokenPurpose.EXPIRE), NOW)
+
+    assert isinstance(decision.fact, NodeResult)
+    assert decision.fact.failure is not None
+    assert decision.fact.failure.message == text
+
+
+def test_expired_aggregator_tells_what_it_waited_for() -> None:
+    decision = step_unrun(PLAN, Token(PLAN.index["g"], fate=TokenPurpose.EXPIRE), NOW)
+
+    assert isinstance(decision.fact, NodeResult)
+    assert decision.fact.failure is not None
+    assert decision.fact.failure.message == "the items that this node collects did not all arrive in time"
+
+
 def test_dispatch_has_no_fact() -> None:
     decision = step_unrun(PLAN, Token(PLAN.index["s"], fate=TokenPurpose.DISPATCH), NOW)
 

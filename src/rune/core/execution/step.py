@@ -30,9 +30,6 @@ LIMIT_EXCEEDED = "LIMIT_EXCEEDED"
 MAX_TIME_MS = 2**53  # every store and every JSON reader represents integers up to here exactly
 
 UNREACHABLE = Error("UNREACHABLE", "too few of the paths into this node can still arrive")
-EXPIRED = Error(
-    "TIMEOUT", "the paths into this node did not all arrive in time", {"expired": True}, engine=True
-)
 SIGNAL_TIMEOUT = Error("TIMEOUT", "the signal did not arrive within the timeout of the node", engine=True)
 CHILD_TIMEOUT = Error("TIMEOUT", "the child did not end within the timeout of the node", engine=True)
 
@@ -119,15 +116,27 @@ def step_unrun(plan: Plan, token: Token, now: int) -> Decision:
                 plan, _result(plan.nodes[token.node], token, now, "failed", failure=UNREACHABLE)
             )
         case TokenPurpose.EXPIRE:
-            return decision_for_fact(
-                plan, _result(plan.nodes[token.node], token, now, "failed", failure=EXPIRED)
-            )
+            node = plan.nodes[token.node]
+            return decision_for_fact(plan, _result(node, token, now, "failed", failure=_expired(node)))
         case TokenPurpose.OVERDUE:
             node = plan.nodes[token.node]
             error = CHILD_TIMEOUT if node.type.launches else SIGNAL_TIMEOUT
             return decision_for_fact(plan, _failed(node, token, now, error))
         case _:
             return _skipped(plan, token, now)
+
+
+def _expired(node: NodePlan) -> Error:
+    """Return the error of a join that has not opened in time."""
+    if node.joins_items:
+        missing = "the items that this node collects did not all arrive"
+    elif node.opens == "all":
+        missing = "the paths into this node did not all arrive"
+    elif node.opens == "any":
+        missing = "none of the paths into this node arrived"
+    else:
+        missing = f"fewer than {node.opens} of the paths into this node arrived"
+    return Error("TIMEOUT", f"{missing} in time", {"expired": True}, engine=True)
 
 
 def _skipped(plan: Plan, token: Token, now: int) -> Decision:
