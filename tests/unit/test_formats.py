@@ -63,7 +63,8 @@ def test_frame_without_known_total_is_read() -> None:
         b'{"workflow_id":"w","execution_id":"x1","current_node":"n","definition_ref":"h",'
         b'"accumulated_context":{},"lineage_stack":[' + frame + b"]}"
     )
-    assert decode_execution(message).lineage[0].total_items is None
+    (decoded,) = decode_execution(message).lineage or ()
+    assert decoded.total_items is None
     status = (
         b'{"workflow_id":"w","execution_id":"x1","node_id":"n","status":"success","executed_at":"","duration_ms":1,'
         b'"lineage_stack":[' + frame + b"]}"

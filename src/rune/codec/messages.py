@@ -17,11 +17,11 @@ import msgspec
 from rune.codec import records
 from rune.codec.decode import MalformedDataError, decode
 from rune.core.definition.fields import MAX_ID_LENGTH
-from rune.core.definition.strict_json import MAX_DECODED_BYTES, json_shape
+from rune.core.definition.strict_json import MAX_DECODED_BYTES, json_shape, split_object
 from rune.core.execution.token import Path, Token
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
-from rune.errors import LimitExceededError, RuneError
+from rune.errors import InvalidDocumentError, LimitExceededError, RuneError
 from rune.ports.journal import ExecutionRecord, NewerFormatError
 
 ID = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_ID_LENGTH}}}")
@@ -87,9 +87,10 @@ class NodeExecutionMessage(msgspec.Struct, frozen=True, kw_only=True, omit_defau
         default=msgspec.UNSET, name="workflow_definition"
     )
     context: msgspec.Raw = msgspec.field(name="accumulated_context")
-    lineage: tuple[Frame, ...] = msgspec.field(default=(), name="lineage_stack")
+    # A Go program writes an empty list as null.
+    lineage: tuple[Frame, ...] | None = msgspec.field(default=(), name="lineage_stack")
     from_node: str | None = None
-    arrived: tuple[str, ...] = ()
+    arrived: tuple[str, ...] | None = ()
     attempt: int = 1
     priority: int | None = None
     traceparent: str | None = None
@@ -361,6 +362,10 @@ def decode_execution(body: bytes) -> NodeExecutionMessage:
             decode(_FIELDS_DECODER, found.definition)
     except MalformedDataError as error:
         raise InvalidMessageError(f"not an execution message: {error.message}") from None
+    _check_keys("", body)
+    _check_keys("accumulated_context", found.context)
+    if not isinstance(found.definition, msgspec.UnsetType):
+        _check_keys("workflow_definition", found.definition)
     _check_fields(found)
     if isinstance(found.definition, msgspec.UnsetType) == isinstance(found.definition_ref, msgspec.UnsetType):
         raise InvalidMessageError("a message must have either `workflow_definition` or `definition_ref`")
@@ -368,6 +373,14 @@ def decode_execution(body: bytes) -> NodeExecutionMessage:
     if wrong:
         raise InvalidMessageError(f"an output is named `$` and the id of a node, not `{wrong[0][:80]}`")
     return found
+
+
+def _check_keys(path: str, data: bytes | msgspec.Raw) -> None:
+    """Raise InvalidDocumentError if an object of a message has a key twice. The values inside of the context and the
+    definition are checked where they are read."""
+    _, problems = split_object(bytes(data), path)
+    if problems:
+        raise InvalidDocumentError(problems)
 
 
 def _check_limits(body: bytes) -> None:
@@ -412,7 +425,7 @@ def _check_fields(found: NodeExecutionMessage) -> None:
         raise InvalidMessageError(f"a priority is between 0 and {MAX_PRIORITY}")
     if found.attempt < 1:
         raise InvalidMessageError("attempts are counted from 1")
-    for frame in found.lineage:
+    for frame in found.lineage or ():
         # A frame may lack the number of items: another producer does not tell it, or it is not known yet.
         total = frame.total_items or 0
         if frame.item_index < 0 or total < 0 or 0 < total <= frame.item_index:

@@ -36,7 +36,7 @@ from rune.core.definition.parser import parse_document
 from rune.core.definition.strict_json import MAX_DECODED_BYTES
 from rune.core.execution.token import Arrived, Ref, Token, TokenPurpose
 from rune.core.limits import LIMITS
-from rune.errors import LimitExceededError
+from rune.errors import InvalidDocumentError, LimitExceededError
 from tests.support.plans import plan, split
 
 SCHEMAS = Path(__file__).resolve().parents[3] / "docs" / "schemas"
@@ -371,6 +371,40 @@ def with_output(output: bytes, **more: Any) -> bytes:
 def test_message_beyond_a_limit_is_rejected_with_its_name(body: bytes, limit: str) -> None:
     with pytest.raises(LimitExceededError, match=limit):
         decode_execution(body)
+
+
+@pytest.mark.parametrize(
+    ("place", "field"),
+    [
+        ("", "workflow_id"),
+        ("", "execution_id"),
+        ("", "current_node"),
+        ("", "workflow_definition"),
+        ("workflow_definition.", "id"),
+        ("workflow_definition.", "nodes"),
+        ("accumulated_context.", "$trigger"),
+    ],
+)
+def test_key_that_a_message_has_twice_is_reported(place: str, field: str) -> None:
+    whole = {name: value for name, value in EXECUTION.items() if name != "definition_ref"}
+    whole = {**whole, "workflow_definition": {"id": "w", "nodes": []}, "accumulated_context": {"$trigger": 1}}
+    body = json.dumps(whole)
+    decode_execution(body.encode())
+    twice = body.replace(f'"{field}"', f'"{field}": {{}}, "{field}"', 1)
+    if field in ("workflow_id", "execution_id", "current_node"):
+        twice = body.replace(f'"{field}"', f'"{field}": "other", "{field}"', 1)
+
+    with pytest.raises(InvalidDocumentError) as raised:
+        decode_execution(twice.encode())
+    assert [(each.path, each.code) for each in raised.value.problems] == [(place + field, "DUPLICATE_KEY")]
+
+
+def test_empty_lists_of_a_message_may_be_null() -> None:
+    """A nil slice of Go is written so."""
+    body = json.dumps({**EXECUTION, "lineage_stack": None, "arrived": None}).encode()
+
+    assert matches_schema("node-execution-message", body)
+    assert not decode_execution(body).lineage
 
 
 def test_token_of_a_long_path_is_rejected() -> None:

@@ -150,7 +150,7 @@ class ForeignMessages:
             await self._check_same(known, record)
 
     async def _check_same(
-        self, known: ExecutionRecord, given: ExecutionRecord, facts: Sequence[NodeResult] = ()
+        self, known: ExecutionRecord, given: ExecutionRecord, facts: Sequence[Fact] = ()
     ) -> None:
         """Raise an error if a recorded execution is not the one that a message describes by its record and the facts
         that it starts with."""
@@ -166,8 +166,10 @@ class ForeignMessages:
             raise InputMismatchError(f"{known.id} was started with other outputs of nodes")
         log.info("ignoring a message for %s, which has been started", known.id)
 
-    async def _is_same_fact(self, stored: Fact, given: NodeResult) -> bool:
-        if type(stored) is not NodeResult or replace(stored, at=given.at, value=given.value) != given:
+    async def _is_same_fact(self, stored: Fact, given: Fact) -> bool:
+        if type(stored) is not NodeResult or type(given) is not NodeResult:
+            return False
+        if replace(stored, at=given.at, value=given.value) != given:
             return False
         if stored.value is None or given.value is None:
             return stored.value is given.value
@@ -190,7 +192,7 @@ class ForeignMessages:
         values = self._node_outputs(plan, outputs)
         error = _given_error(outputs)
         node = plan.index[message.current_node]
-        seed = partial(ExecutionSeeder, plan, node, values, arrived=message.arrived, error=error)
+        seed = partial(ExecutionSeeder, plan, node, values, arrived=message.arrived or (), error=error)
         seeder = await for_size(_size(message), seed)
         seeded = seeder.compile(self._plans.catalogue)
         if known is not None and known.hash == plan.hash:
@@ -233,12 +235,12 @@ class ForeignMessages:
 def _check_nodes(message: NodeExecutionMessage, plan: Plan) -> None:
     """Raise UnknownNodeError if a field names a node that the definition does not have."""
     senders = () if message.from_node is None else (message.from_node,)
-    splits = (each.split_node_id for each in message.lineage)
-    for name in (message.current_node, *senders, *message.arrived, *splits):
+    splits = (each.split_node_id for each in message.lineage or ())
+    for name in (message.current_node, *senders, *(message.arrived or ()), *splits):
         if name not in plan.index:
             raise UnknownNodeError(f"{plan.definition.id} has no node `{name[:80]}`")
     before = {plan.ids[plan.src[edge]] for edge in plan.nodes[plan.index[message.current_node]].in_edges}
-    for name in message.arrived:
+    for name in message.arrived or ():
         if name not in before:
             raise UnknownNodeError(
                 f"`arrived` names `{name}`, from which no edge leads to `{message.current_node}`"
