@@ -106,11 +106,12 @@ def names_of_nodes() -> set[str]:
 
 @cache
 def fields_of_metadata() -> set[str]:
-    """Return the texts in the module that publishes statuses: `metadata` has no schema."""
-    tree = parsed(PACKAGE / "runtime" / "messaging" / "status_publisher.py")
+    """Return the texts in the modules that publish statuses: `metadata` and `details` have no schema."""
+    folder = PACKAGE / "runtime" / "messaging"
     return {
         each.value
-        for each in ast.walk(tree)
+        for name in ("status_publisher.py", "waiting_joins.py")
+        for each in ast.walk(parsed(folder / name))
         if isinstance(each, ast.Constant) and isinstance(each.value, str)
     }
 
