@@ -23,10 +23,12 @@ class NodeState(View, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SplitState(View, frozen=True, kw_only=True):
-    """A split: its items in all lineages, or in the given one, by their worst state. `done` counts the ended ones."""
+    """A split: its items in all lineages, or in the given one, by their worst state. `done` counts those in which
+    nothing is open, `failed_items` those that count as failed in the execution: no node in them handled an error."""
 
     items: int
     done: int
+    failed_items: int = absent(0)
     counts: dict[str, int]
 
 

@@ -49,11 +49,15 @@ class Failed(View, frozen=True, kw_only=True):
 
 
 class SplitRollup(View, frozen=True, kw_only=True):
-    """The items of a split over all lineages: node counts by status, nodes per second, the first failures."""
+    """A split over all lineages, with the counts of the graph: its items, and the runs of each node in it, by state.
+    `ended`: how many of those runs have ended; `rate`: how many of them had a result, per second."""
 
     failures: list[Failed]
     split_node_id: str
     items: int
+    done: int = absent(0)
+    failed_items: int = absent(0)
+    counts: dict[str, int] = absent({})
     nodes: dict[str, dict[str, int]]
     ended: int
     rate: float
@@ -66,7 +70,8 @@ class RollupPage(View, frozen=True, kw_only=True):
 
 
 class Rollup(View, frozen=True, kw_only=True):
-    """The splits of an execution after the event `number`, in place of the events inside of them."""
+    """The splits of an execution after the event `number`, in place of the events inside of them. It takes the place of
+    the counts of an earlier roll-up or graph as a whole."""
 
     number: int
     splits: list[SplitRollup]

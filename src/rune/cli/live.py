@@ -21,15 +21,12 @@ from rune.cli.output import COLOURS, clean, local_time, paint
 from rune.cli.progress import ProgressCounter
 from rune.core.execution.decision import Decision
 from rune.core.execution.fact import (
-    AttemptFailed,
     ExecutionEnded,
     ExecutionStarted,
     Fact,
     NodeResult,
-    NodeSuspended,
 )
 from rune.core.execution.fold import fold
-from rune.core.execution.step import decision_for_fact
 from rune.core.execution.token import Path, Token, path_text
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
@@ -50,7 +47,7 @@ COLOUR_OF_LEVEL = {"warning": COLOURS["warn"], "error": COLOURS["failed"], "crit
 PAGE_SIZE = 200
 MAX_EARLY = 1_000
 
-# Up to this many facts an execution is folded with every poll, which separates running from pending nodes.
+# Up to this many facts the rules are replayed with every poll, which tells the tokens that may run from those to come.
 MAX_FOLDED_FACTS = 500
 
 
@@ -74,11 +71,11 @@ class ExecutionPoller:
         if self._change == before:
             return False
         self.count(await reader.facts(self.accepted.id, self.seen))
-        if self.end is None and self._counter is not None and len(self._facts) <= MAX_FOLDED_FACTS:
+        counter = self._counter if self.guesses_running and self.end is None else None
+        if counter is not None and len(self._facts) <= MAX_FOLDED_FACTS:
             _, applied = fold(self.plan, self._facts, self.accepted.at)
-            self._counter.skipped(applied.skipped)
-            for token in applied.emitted if self.guesses_running else ():
-                self._counter.claimed(self.accepted.id, token)
+            for token in applied.emitted:
+                counter.claimed(self.accepted.id, token)
         return True
 
     def show_running(self, running: Sequence[RunningNode]) -> None:
@@ -108,8 +105,7 @@ class ExecutionPoller:
                 continue
             if len(self._facts) <= MAX_FOLDED_FACTS:
                 self._facts.append(each.fact)
-            if isinstance(each.fact, NodeResult | AttemptFailed | NodeSuspended):
-                self._counter.add(decision_for_fact(self.plan, each.fact))
+            self._counter.add(each.fact)
 
 
 class LogNodeObserver:

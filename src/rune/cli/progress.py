@@ -1,25 +1,36 @@
 """Progress of a running execution: a live display on a terminal, otherwise a line every few seconds.
 
-Each event is counted in constant time, however large the execution is.
+The counts are those of the graph in the API (`runtime.queries.counts`), of an overview to which facts are added as they
+are observed. Adding one takes constant time, however large the execution is.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from rune.cli.output import COLOURS, clean, count, duration, moment
-from rune.core.execution.decision import FAILED, CollectItem, Decision, SkipNode, UncollectedFailure
-from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended
-from rune.core.execution.retry import retry_due
-from rune.core.execution.token import Path, Token, token_name
+from rune.core.execution.decision import Decision
+from rune.core.execution.fact import AttemptFailed, Fact, NodeResult, NodeSuspended
+from rune.core.execution.token import Path, Token
 from rune.core.plan.model import Plan
-from rune.ports.processes import LoggedLine
+from rune.ports.processes import LoggedLine, RunningNode
+from rune.runtime.queries.counts import Counts
+from rune.runtime.queries.overview import Overview
+from rune.runtime.queries.scope_states import (
+    CANCELLED,
+    FAILED,
+    RETRYING,
+    RUNNING,
+    SKIPPED,
+    SUCCESS,
+    WAITING,
+)
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -76,155 +87,112 @@ class ProgressCounter:
     def __init__(self, execution: str) -> None:
         self.execution = execution
         self.version = 0
-        self._lines: list[NodeProgress] = []
         self._plan: Plan | None = None
-        self._early: list[Decision] = []
-        self._ended: set[Key] = set()
-        self._skipped: set[Key] = set()
-        self._lost: set[Path] = set()  # items that failed
-        self._running: set[Key] = set()
-        self._waiting: dict[Key, int] = {}
-        self._dues: list[list[tuple[int, Path]]] = []
+        self._overview: Overview | None = None
+        self._early: list[Fact] = []
+        self._running: dict[Key, RunningNode] = {}
+        self._dues: dict[int, list[tuple[int, Path]]] = {}
 
     def begin(self, plan: Plan, execution: str) -> None:
-        """Set the plan and the execution; decisions observed earlier are counted now."""
+        """Set the plan and the execution; what was observed earlier is counted now."""
         early, self._early = self._early, []
         if execution != self.execution:
             self.execution, early = execution, []
-        self._plan = plan
-        self._lines = [NodeProgress(node.id, node.depth > 0) for node in plan.nodes]
-        self._dues = [[] for _ in plan.nodes]
-        self._ended, self._skipped, self._lost = set(), set(), set()
-        for trigger in plan.triggers:
-            self._lines[trigger].success = 1
-        for decision in early:
-            self.add(decision)
+        self._plan, self._overview = plan, Overview(plan, now())
+        self._running, self._dues = {}, {}
+        for fact in early:
+            self.add(fact)
 
     def claimed(self, execution: str, token: Token) -> None:
         """Count a token that starts to run."""
-        if execution != self.execution or self._plan is None:
+        if execution != self.execution or self._overview is None:
             return
-        if token.key in self._running or token.key in self._ended:
+        if token.key in self._running or self._overview.has_ended(*token.key):
             return
-        self._remove(token.key)
-        self._running.add(token.key)
-        self._lines[token.node].running += 1
-        self._lines[token.node].attempt = token.attempt
+        known = self._overview.run(*token.key)
+        self._running[token.key] = RunningNode(*token.key, token.attempt, known.told if known else 0)
         self.version += 1
 
     def applied(self, execution: str, decisions: Sequence[Decision]) -> None:
-        """Count decisions that were applied."""
+        """Count the facts of decisions that were applied."""
         if execution != self.execution:
             return
-        if self._plan is None:
-            self._early += decisions
+        facts = [decision.fact for decision in decisions if decision.fact is not None]
+        if self._overview is None:
+            self._early += facts
             return
-        for decision in decisions:
-            self.add(decision)
+        for fact in facts:
+            self.add(fact)
 
     def progressed(self, execution: str, token: Token, text: str) -> None:
         """Store the progress report of a running node; the last one of several items wins."""
         if execution == self.execution and token.key in self._running:
-            self._lines[token.node].message = text
+            run = self._running.pop(token.key)
+            self._running[token.key] = msgspec.structs.replace(run, progress=text)
             self.version += 1
 
     def logged(self, execution: str, line: LoggedLine) -> None:
         """Lines are printed, not counted."""
 
-    def add(self, decision: Decision) -> None:
+    def add(self, fact: Fact) -> None:
+        """Count a fact, which may have been counted before."""
+        assert self._overview is not None
         self.version += 1
-        key = (decision.node, decision.path)
-        line, fact = self._lines[decision.node], decision.fact
-        if key in self._ended:
+        self._overview.add_fact(fact)
+        if not isinstance(fact, NodeResult | AttemptFailed | NodeSuspended):
             return
-        self._remove(key)
-        if isinstance(fact, NodeResult):
-            self._ended.add(key)
-            name = "success" if fact.status == "ok" else fact.status
-            setattr(line, name, getattr(line, name) + 1)
-            if fact.items is not None:
-                self._add_items(decision.node, fact.items)
-        elif isinstance(fact, AttemptFailed | NodeSuspended):
-            self._wait(key, fact)
-        elif fact is None and decision.effects:  # without effects it only starts more items
-            self._skip(decision.node, decision.path)
-        for effect in decision.effects:
-            if isinstance(effect, SkipNode) and self._is_item_of(effect.node, decision.path):
-                self._skip(effect.node, decision.path)
-            elif isinstance(effect, UncollectedFailure) or (
-                isinstance(effect, CollectItem) and effect.mark == FAILED
-            ):
-                self._count_failed_item(decision.path)
-
-    def skipped(self, keys: Iterable[Key]) -> None:
-        """Replace the counts of skipped runs by all that are known now."""
-        self._skipped.clear()
-        for line in self._lines:
-            line.skipped = 0
-        for node, path in keys:
-            if self._is_item_of(node, path):
-                self._skip(node, path)
-
-    def _skip(self, node: int, path: Path) -> None:
-        if (node, path) not in self._skipped:
-            self._skipped.add((node, path))
-            self._lines[node].skipped += 1
-
-    def _count_failed_item(self, item: Path) -> None:
-        if item not in self._lost:
-            self._lost.add(item)
-            self._lines[item[-2]].lost += 1
-
-    def _is_item_of(self, node: int, path: Path) -> bool:
-        """Return whether the path is an item of the node: the body of an empty split is skipped outside of any item."""
-        assert self._plan is not None
-        return len(path) == 2 * self._plan.nodes[node].depth
-
-    def _remove(self, key: Key) -> None:
-        line = self._lines[key[0]]
-        if key in self._running:
-            self._running.remove(key)
-            line.running -= 1
-            if not line.running:
-                line.message = ""
-        if self._waiting.pop(key, None) is not None:
-            line.waiting -= 1
-
-    def _wait(self, key: Key, fact: AttemptFailed | NodeSuspended) -> None:
-        assert self._plan is not None
-        node = self._plan.nodes[key[0]]
-        due = fact.due if isinstance(fact, NodeSuspended) else None
-        if isinstance(fact, AttemptFailed):
-            due = retry_due(node.retry, fact.attempt, fact.at, token_name(*key, self._plan.ids))
-            self._lines[key[0]].attempt = fact.attempt + 1
-        self._waiting[key] = due or 0
-        self._lines[key[0]].waiting += 1
-        if due is not None:
-            heappush(self._dues[key[0]], (due, key[1]))
-
-    def _add_items(self, split: int, count: int) -> None:
-        assert self._plan is not None
-        self._lines[split].total = (self._lines[split].total or 0) + count
-        for node in self._plan.nodes:
-            if node.split == split:
-                self._lines[node.index].total = (self._lines[node.index].total or 0) + count
+        self._running.pop((fact.node, fact.path), None)
+        run = self._overview.run(fact.node, fact.path)
+        if run is not None and run.due is not None:
+            heappush(self._dues.setdefault(fact.node, []), (run.due, fact.path))
 
     def lines(self) -> list[NodeProgress]:
         """Return the current counts of every node, in the order of the plan."""
-        assert self._plan is not None
-        for node in self._plan.nodes:
-            line = self._lines[node.index]
-            dues = self._dues[node.index]
-            while dues and self._waiting.get((node.index, dues[0][1])) != dues[0][0]:
-                heappop(dues)
-            line.due = dues[0][0] if dues else None
-            if node.fans_out and line.total is not None:
-                # Each node inside ends once per item, possibly as skipped: the slowest one gives the ended items.
-                inner = [
-                    self._lines[each.index].ended for each in self._plan.nodes if each.split == node.index
-                ]
-                line.done = min([line.total, *inner])
-        return self._lines
+        plan, overview = self._plan, self._overview
+        assert plan is not None
+        assert overview is not None
+        counts = Counts(overview, running=list(self._running.values()))
+        states: dict[int, Mapping[int, int]] = {node: {state: 1} for node, state in counts.root().items()}
+        lines = [NodeProgress(node.id, node.depth > 0) for node in plan.nodes]
+        for split in overview.splits():
+            of_split = counts.split(split)
+            states |= of_split.nodes
+            lines[split].done, lines[split].lost = of_split.done, of_split.failed_items
+            for node in (split, *of_split.nodes):
+                lines[node].total = of_split.items
+        for node, line in enumerate(lines):
+            _count(line, states.get(node, {}))
+            line.due = self._next_due(node)
+            line.attempt = self._attempt(node, retrying=RETRYING in states.get(node, {}))
+        for run in self._running.values():
+            lines[run.node].message = run.progress or lines[run.node].message
+        return lines
+
+    def _next_due(self, node: int) -> int | None:
+        """Return the earliest time at which a wait of the node ends."""
+        assert self._overview is not None
+        dues = self._dues.get(node, [])
+        while dues:
+            due, path = dues[0]
+            run = self._overview.run(node, path)
+            if run is not None and run.due == due and (node, path) not in self._running:
+                return due
+            heappop(dues)
+        return None
+
+    def _attempt(self, node: int, *, retrying: bool) -> int:
+        """Return the attempt of a node outside of items: of the one that runs, or the one to come."""
+        assert self._overview is not None
+        running, run = self._running.get((node, ())), self._overview.run(node, ())
+        attempt = running.attempt if running is not None else run.attempts if run is not None else 1
+        return max(1, attempt) + (1 if retrying else 0)
+
+
+def _count(line: NodeProgress, states: Mapping[int, int]) -> None:
+    """Set the counts of a node by the states of its runs."""
+    line.success, line.failed = states.get(SUCCESS, 0), states.get(FAILED, 0)
+    line.skipped, line.cancelled = states.get(SKIPPED, 0), states.get(CANCELLED, 0)
+    line.running, line.waiting = states.get(RUNNING, 0), states.get(WAITING, 0) + states.get(RETRYING, 0)
 
 
 class Progress(Protocol):

@@ -66,10 +66,10 @@ class ServerContext:
         self.refusals = Refusals(engine.services.access.audit_log)
         self.changes = ChangeNotifier(reader)
         self.streams = StreamSlots(streams)
-        self.feeds = FeedRegistry(engine, reader, self.changes, self.streams)
+        self.overviews = OverviewCache(engine, reader)
+        self.feeds = FeedRegistry(engine, reader, self.overviews, self.changes, self.streams)
         self.fleet = FleetFeed(reader, self.changes)
         self.node_runs = NodeRuns(engine, reader)
-        self.overviews = OverviewCache(engine, reader)
         self.values = ValueCache()
         self.statistics = StatisticsCache(reader.statistics, engine.backend.counts, self.clock)
         self.layouts: OrderedDict[str, bytes] = OrderedDict()  # by entity tag, as JSON

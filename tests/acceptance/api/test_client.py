@@ -41,7 +41,8 @@ def test_rollup_view_has_counts_in_place_of_the_events_inside_of_splits(tmp_path
         assert [each async for each in server.client.watch(id, view="rollup")] == events
         (split,) = await server.client.rollups(id)
         assert (split.split_node_id, split.items) == ("s", 3)
-        assert split.nodes["twice"] == {"success": 2}
+        assert split.nodes["twice"] == {"success": 2, "skipped": 1}
+        assert (split.done, split.failed_items, split.counts) == (3, 1, {"success": 2, "failed": 1})
         assert [(each.node_id, each.lineage) for each in split.failures] == [("bad", "/s:0")]
 
     run(tmp_path, work)

@@ -272,9 +272,10 @@ def test_rollup_view_summarizes_split_items(tmp_path: Path) -> None:
         assert events[-1]["kind"] == "execution.completed"
         assert rollups[-1]["splits"][0]["nodes"] == {
             "odd": {"success": 400},
-            "bad": {"failed": 200},
-            "twice": {"success": 200},
+            "bad": {"failed": 200, "skipped": 200},
+            "twice": {"success": 200, "skipped": 200},
         }
+        assert rollups[-1]["splits"][0]["counts"] == {"success": 200, "failed": 200}
         assert len(found) < 100
 
     run(tmp_path, work)

@@ -292,7 +292,7 @@ def test_node_runs_are_paged_and_filtered_by_lineage(tmp_path: Path) -> None:
         ] == "UNKNOWN_RUN"
         splits = (await server.get(f"/executions/{id}/rollups"))["splits"]
         assert splits[0]["items"] == 30
-        assert splits[0]["nodes"]["bad"] == {"failed": 15}
+        assert splits[0]["nodes"]["bad"] == {"failed": 15, "skipped": 15}
         assert splits[0]["failures"][0]["message"] == "odd"
 
     run(tmp_path, work)

@@ -15,8 +15,8 @@ from rune.cli.progress import (
     state_of,
     worth_showing,
 )
-from rune.core.execution.decision import CollectItem, Decision, SkipNode
-from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended
+from rune.core.execution.decision import Decision, SkipNode
+from rune.core.execution.fact import AttemptFailed, Fact, NodeResult, NodeSuspended
 from rune.core.execution.outcome import Error
 from rune.core.execution.step import decision_for_fact
 from rune.core.execution.token import Token
@@ -85,25 +85,73 @@ def test_items_are_counted_per_status(counter: ProgressCounter, plan: Plan) -> N
     assert state_of(found["parts"], 0) == "1 item failed"
 
 
-def test_run_that_is_observed_twice_is_counted_once(counter: ProgressCounter, plan: Plan) -> None:
+@pytest.fixture
+def branching() -> Plan:
+    raw = document(
+        [
+            node("start", "input"),
+            node("parts", "split", {"input_array": "$trigger"}),
+            node("pick", "conditional", {"expression": "$item > 1"}),
+            edit("inner", 1),
+            node("all", "aggregator"),
+        ],
+        "start>parts",
+        "parts>pick",
+        "pick>inner:true",
+        "inner>all",
+    )
+    found = verdict(raw)
+    assert found.definition is not None
+    return compile_definition(found.definition, standard_catalogue())
+
+
+def test_run_that_is_observed_twice_is_counted_once(branching: Plan) -> None:
     # A process that resumes an execution reads its results from the journal and applies some of them again.
-    decisions = [
-        decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=2)),
-        decision_for_fact(plan, NodeResult(2, (1, 0), 6, "failed", failure=NO)),
-        Decision(2, (1, 1), 6, None, (CollectItem(2, 2),)),
+    counter = ProgressCounter("x")
+    counter.begin(branching, "x")
+    facts = [
+        NodeResult(1, (), 5, "ok", items=2),
+        NodeResult(2, (1, 0), 6, "ok", outlet="true"),
+        NodeResult(3, (1, 0), 7, "failed", failure=NO),
+        NodeResult(2, (1, 1), 6, "ok", outlet="false"),
     ]
-    for each in (*decisions, *decisions):
+    for each in (*facts, *facts):
         counter.add(each)
-    counter.claimed("x", Token(2, (1, 0)))
+    counter.claimed("x", Token(3, (1, 0)))
 
     found = lines(counter)
     assert (found["parts"].done, found["parts"].total, found["parts"].lost) == (2, 2, 1)
     assert (found["inner"].failed, found["inner"].skipped, found["inner"].running) == (1, 1, 0)
 
 
-def test_skipped_inner_node_completes_item(counter: ProgressCounter, plan: Plan) -> None:
-    counter.applied("x", [decision_for_fact(plan, NodeResult(1, (), 5, "ok", items=2))])
-    counter.applied("x", [Decision(2, (1, 0), 6, None, (CollectItem(2, 2),))])
+def test_facts_in_another_order_are_counted_alike(branching: Plan) -> None:
+    facts: list[Fact] = [
+        AttemptFailed(2, (1, 0), 6, 1, NO),
+        NodeSuspended(2, (1, 0), 7, attempt=2, due=90),
+        NodeResult(2, (1, 0), 8, "ok", outlet="false", attempt=2),
+        AttemptFailed(2, (1, 1), 6, 1, NO),
+        NodeSuspended(2, (1, 1), 7, attempt=2, due=90),
+        NodeResult(1, (), 5, "ok", items=2),
+    ]
+    counted = []
+    for order in (facts, facts[::-1]):
+        counter = ProgressCounter("x")
+        counter.begin(branching, "x")
+        for each in order:
+            counter.add(each)
+        counted.append(lines(counter))
+
+    assert counted[0] == counted[1]
+    assert (counted[0]["pick"].success, counted[0]["pick"].waiting) == (1, 1)
+    assert (counted[0]["parts"].done, counted[0]["inner"].skipped) == (1, 1)
+
+
+def test_skipped_inner_node_completes_item(branching: Plan) -> None:
+    counter = ProgressCounter("x")
+    counter.begin(branching, "x")
+    split = NodeResult(1, (), 5, "ok", items=2)
+    picked = NodeResult(2, (1, 0), 6, "ok", outlet="false")
+    counter.applied("x", [decision_for_fact(branching, each) for each in (split, picked)])
     counter.applied("x", [Decision(1, (), 6, None)])
 
     assert (lines(counter)["parts"].done, lines(counter)["parts"].skipped) == (1, 0)

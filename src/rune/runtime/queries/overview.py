@@ -1,9 +1,12 @@
 """The states of all nodes, edges and items of one execution, folded from its facts into a few bytes per item.
 
+This is the one fold for display: the counts of `runtime.queries.counts` are sums over it, and every screen, roll-up and
+progress display shows those. Facts may be added in any order and repeatedly. Nothing is decided from it.
+
 The facts of an execution with 100,000 items are read once; afterwards only new ones are. An overview of an ended
-execution can be encoded, so that it is not computed again. It is for display: nothing is decided from it. Skipped
-nodes have no facts, they follow from the results around them; items with the same outcomes have the same states, so
-each combination is computed once.
+execution can be encoded, so that it is not computed again. Skipped nodes have no facts, they follow from the results
+around them; items with the same outcomes have the same states, so each combination, the shape of an item, is computed
+once. The items of each shape are counted again only where facts were added.
 
 The items of a split are sent as one byte each: state, error code, duration or attempts, of the item or of a node in
 it.
@@ -16,6 +19,7 @@ import zlib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Literal, TypeVar
 
@@ -32,11 +36,12 @@ from rune.core.execution.fact import (
     PauseChanged,
     RaceWinner,
 )
-from rune.core.execution.token import ROOT, Path, within
+from rune.core.execution.retry import retry_due
+from rune.core.execution.token import ROOT, Path, token_name, within
 from rune.core.plan.model import Plan
 from rune.ports.journal import StoredFact
-from rune.runtime.queries.history import STATUS
 from rune.runtime.queries.scope_states import (
+    BY_STATUS,
     CANCELLED,
     FAILED,
     FIXED_OUTCOMES,
@@ -54,12 +59,17 @@ from rune.runtime.queries.scope_states import (
     states_of,
 )
 
-FORMAT = 2
+FORMAT = 3
 MAX_OUTCOMES = 255
 MAX_CODES = 65_535
 MAX_MS = 2**32 - 2
 MAX_FAILURES = 10  # that are listed for each split
-NO_NESTED, NESTED_OPEN, NESTED_DONE, NESTED_FAILED = range(4)
+NESTED, NESTED_OPEN, NESTED_FAILED = 1, 2, 4
+"""What an item shows of a split inside it: it has fanned out, items of it are not done, items of it have failed."""
+
+RATE_WINDOW_S = 10
+MIN_CHANGED = 1_000
+"""Items of a split that are counted one by one after new facts. If more have changed, all are counted."""
 
 
 class Run(msgspec.Struct, array_like=True):
@@ -72,6 +82,7 @@ class Run(msgspec.Struct, array_like=True):
     code: str = ""
     signal: str | None = None
     since: int = 0  # when it began to wait
+    told: int = 0  # time of the newest fact about it
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -106,6 +117,22 @@ class Items:
         self.ends: array[int] = array("I")
         self.packed: dict[tuple[str, int | None], tuple[int, bytes]] = {}
         """Bytes of the items by what they show, with the number of the overview that they are of."""
+        self.shapes: array[int] = array("I")
+        """The shape of each item, as of the last count."""
+        self.shape_counts: Counter[int] = Counter()
+        self._changed: set[int] | None = None
+
+    def mark(self, item: int) -> None:
+        """Note that the outcomes of an item have changed since the last count."""
+        if self._changed is not None:
+            self._changed.add(item)
+            if len(self._changed) > max(MIN_CHANGED, self.count // 4):
+                self._changed = None
+
+    def take_changed(self) -> set[int] | None:
+        """Return the items that changed since the last count; None: count all."""
+        changed, self._changed = self._changed, set()
+        return changed
 
     def grow(self, count: int) -> None:
         """Make room for a number of items."""
@@ -140,28 +167,49 @@ class Overview:
         self._root: dict[int, int] = {}  # node outside of items -> outcome
         self._runs: dict[tuple[int, Path], Run] = {}
         self._tables: dict[tuple[int, Path], Items] = {}
-        self._known: dict[tuple[int, tuple[int, ...]], ScopeStates] = {}
-        self._counted: dict[tuple[int, Path], tuple[int, Counter[tuple[int, ...]]]] = {}
+        self._shapes: list[ScopeStates] = []
+        self._shape_ids: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._pauses = -1  # number of the newest change of the pause
+        self._seconds: dict[int, dict[int, int]] = {}  # split -> second -> results, of the newest seconds
         self._bodies = _bodies(plan)
 
     def add(self, stored: StoredFact) -> None:
-        """Add the next fact in commit order."""
+        """Add a fact. `number` and `last` are meaningful if facts are added in commit order."""
         self.number += 1
         self.last = stored.number
-        fact: Fact = stored.fact
         if stored.late:
-            return
+            self._add_late(stored.fact)
+        else:
+            self.add_fact(stored.fact)
+
+    def add_fact(self, fact: Fact) -> None:
+        """Add a fact that was not recorded after the end."""
         if isinstance(fact, NodeResult):
             self._add_result(fact)
         elif isinstance(fact, AttemptFailed | NodeSuspended | EffectStarted | RaceWinner):
             self._add_progress(fact)
         elif isinstance(fact, ExecutionEnded):
             self.end = self.end or fact
-        elif isinstance(fact, PauseChanged):
-            self.paused = fact.paused
+        elif isinstance(fact, PauseChanged) and fact.number >= self._pauses:
+            self._pauses, self.paused = fact.number, fact.paused
+
+    def _add_late(self, fact: Fact) -> None:
+        """Add a fact that was recorded after the end. It shows that its node had begun, which is all that counts."""
+        if isinstance(fact, NodeResult | AttemptFailed | NodeSuspended | EffectStarted):
+            key = (fact.node, fact.path)
+            if self._outcomes[self._outcome(*key)].status in ("", "opened"):
+                began = fact.at if isinstance(fact, EffectStarted) else fact.began or fact.at
+                self._set(*key, RUNNING)
+                self._runs[key] = Run(attempts=fact.attempt, began=began, ended=fact.at, told=fact.at)
+
+    def has_ended(self, node: int, path: Path) -> bool:
+        """Whether the result of a node is recorded."""
+        return self._outcomes[self._outcome(node, path)].status in BY_STATUS
 
     def _add_result(self, fact: NodeResult) -> None:
         key = (fact.node, fact.path)
+        if self.has_ended(*key):
+            return
         run = self._runs.pop(key, None) if fact.path else self._runs.setdefault(key, Run())
         began = fact.began or fact.at
         if run is not None and run.began:
@@ -189,6 +237,8 @@ class Overview:
         if column is None:
             return
         column.outcomes[item] = outcome
+        self._mark(fact.path)
+        self._count_second(items.split, fact.at // 1_000)
         column.durations[item] = min(MAX_MS, max(0, fact.at - began))
         column.attempts[item] = min(255, fact.attempt)
         column.codes[item] = self._code(code)
@@ -199,16 +249,23 @@ class Overview:
                 known.append(Failure(fact.node, fact.path, code, fact.failure.message))
 
     def _add_progress(self, fact: AttemptFailed | NodeSuspended | EffectStarted | RaceWinner) -> None:
+        known = self._outcome(fact.node, fact.path)
+        if self._outcomes[known].status in BY_STATUS:
+            return
         run = self._runs.setdefault((fact.node, fact.path), Run())
         if isinstance(fact, RaceWinner):
-            self._set(fact.node, fact.path, OPENED)
+            if not known:
+                self._set(fact.node, fact.path, OPENED)
             return
         began = fact.at if isinstance(fact, EffectStarted) else fact.began or fact.at
         run.began = min(run.began or began, began)
-        run.attempts = fact.attempt
+        failed = isinstance(fact, AttemptFailed)
+        if (fact.attempt, failed, fact.at) < (run.attempts, known == RETRYING, run.told):
+            return
+        run.attempts, run.told = fact.attempt, fact.at
         run.due, run.signal = None, None
         if isinstance(fact, AttemptFailed):
-            run.code = fact.failure.code
+            run.code, run.due = fact.failure.code, self._retry_due(fact)
         elif isinstance(fact, NodeSuspended):
             dues = [each for each in (fact.due, fact.deadline) if each is not None]
             run.due, run.signal, run.since = min(dues, default=None), fact.signal, fact.at
@@ -217,6 +274,24 @@ class Overview:
         if fact.path:
             items, item = self._cell(fact.path)
             self._extend(items, item, run.began, fact.at)
+
+    def _retry_due(self, fact: AttemptFailed) -> int:
+        earliest = fact.failure.details.get("retry_at")
+        name = token_name(fact.node, fact.path, self.plan.ids)
+        retry = self.plan.nodes[fact.node].retry
+        return retry_due(retry, fact.attempt, fact.at, name, earliest if type(earliest) is int else 0)
+
+    def _count_second(self, split: int, second: int) -> None:
+        seconds = self._seconds.setdefault(split, {})
+        seconds[second] = seconds.get(second, 0) + 1
+        if len(seconds) > RATE_WINDOW_S:
+            del seconds[min(seconds)]
+
+    def rate(self, split: int, now: int) -> float:
+        """Return how many results per second the nodes directly inside a split had in the last seconds."""
+        since = now // 1_000 - RATE_WINDOW_S
+        recent = sum(count for second, count in self._seconds.get(split, {}).items() if second > since)
+        return 0.0 if self.final else recent / RATE_WINDOW_S
 
     def add_claims(self, claims: Mapping[tuple[int, Path], int]) -> None:
         """Add the runs that workers had begun when the execution ended and that left no fact, with when they began."""
@@ -231,7 +306,6 @@ class Overview:
             if path:
                 self._extend(*self._cell(path), began, end.at)
         if claims:
-            self._counted.clear()
             for table in self._tables.values():
                 table.packed.clear()
 
@@ -248,6 +322,14 @@ class Overview:
         items, item = self._cell(path)
         if node in items.columns:
             items.columns[node].outcomes[item] = outcome
+            self._mark(path)
+
+    def _mark(self, path: Path) -> None:
+        """Note that an item has changed, and the items around it, whose states depend on it."""
+        while path:
+            items, item = self._cell(path)
+            items.mark(item)
+            path = path[:-2]
 
     def _extend(self, items: Items, item: int, began: int, until: int) -> None:
         start = min(MAX_MS, max(0, began - self.started_at)) + 1
@@ -306,16 +388,6 @@ class Overview:
         """Return the nodes directly inside a split, in topological order; -1: outside of all splits."""
         return self._bodies.get(split, ((), ()))[0]
 
-    def results_in(self, column: Column) -> dict[str, int]:
-        """Return how many items have each status of a result."""
-        found: dict[str, int] = {}
-        for outcome, count in sorted(Counter(column.outcomes).items()):
-            status = self._outcomes[outcome].status
-            if status in ("ok", "failed", "cancelled", "skipped"):
-                name = STATUS.get(status, status)
-                found[name] = found.get(name, 0) + count
-        return found
-
     def run(self, node: int, path: Path) -> Run | None:
         """Return the run of a node outside of items, or one inside an item that has not ended."""
         return self._runs.get((node, path))
@@ -340,40 +412,73 @@ class Overview:
 
     def item_states(self, items: Items, item: int) -> ScopeStates:
         """Return the states of the nodes of one item, and of the edges between them."""
-        return self._ended(self._states(items, self._signature(items, item)))
+        return self._ended(self._shapes[self._shape(items.split, self._signature(items, item))])
 
     def _signature(self, items: Items, item: int) -> tuple[int, ...]:
         row = tuple(column.outcomes[item] for column in items.columns.values())
         return row + tuple(self._nested(split, (*items.path, items.split, item)) for split in items.nested)
 
-    def signatures(self, items: Items) -> Iterator[tuple[int, ...]]:
+    def _signatures(self, items: Items) -> Iterator[tuple[int, ...]]:
         """Yield the outcomes of each item. Items with the same outcomes have the same states."""
+        if not items.nodes:
+            return iter([()] * items.count)
         if not items.nested:
             return zip(*(column.outcomes for column in items.columns.values()), strict=True)
         return (self._signature(items, item) for item in range(items.count))
 
-    def states(self, items: Items, signature: tuple[int, ...]) -> ScopeStates:
-        """Return the states of an item with these outcomes."""
-        return self._ended(self._states(items, signature))
+    def shapes(self, items: Items) -> array[int]:
+        """Return the shape of each item."""
+        changed = items.take_changed()
+        if changed is None:
+            ids = _Memo(partial(self._shape, items.split))
+            items.shapes = array("I", map(ids.__getitem__, self._signatures(items)))
+            items.shape_counts = Counter(items.shapes)
+            return items.shapes
+        added = items.count - len(items.shapes)
+        if added:
+            untouched = self._shape(items.split, (0,) * (len(items.nodes) + len(items.nested)))
+            items.shapes.extend(array("I", [untouched]) * added)
+            items.shape_counts[untouched] += added
+        for item in changed:
+            before, after = items.shapes[item], self._shape(items.split, self._signature(items, item))
+            items.shapes[item] = after
+            items.shape_counts[before] -= 1
+            items.shape_counts[after] += 1
+        return items.shapes
 
-    def _states(self, items: Items, signature: tuple[int, ...]) -> ScopeStates:
-        known = self._known.get((items.split, signature))
+    def counts(self, items: Items) -> list[tuple[ScopeStates, int]]:
+        """Return how many items have the same states."""
+        return [(self.shape(each), count) for each, count in self._shape_counts(items)]
+
+    def _shape_counts(self, items: Items) -> Iterator[tuple[int, int]]:
+        self.shapes(items)
+        return ((shape, count) for shape, count in items.shape_counts.items() if count)
+
+    def shape(self, shape: int) -> ScopeStates:
+        """Return the states of the items of one shape."""
+        return self._ended(self._shapes[shape])
+
+    def _shape(self, split: int, signature: tuple[int, ...]) -> int:
+        known = self._shape_ids.get((split, signature))
         if known is None:
-            nodes = items.nodes
-            outcomes = [self._outcomes[each] for each in signature[: len(nodes)]]
-            nested = signature[len(nodes) :]
-            open_splits = {
-                split for split, each in zip(items.nested, nested, strict=True) if each == NESTED_OPEN
-            }
-            known = states_of(
-                self.plan, nodes, outcomes, started=any(signature), open_splits=open_splits, split=items.split
-            )
-            if NESTED_FAILED in nested:
-                known = msgspec.structs.replace(known, worst=FAILED)
-            elif NESTED_OPEN in nested and known.worst == SUCCESS:
-                known = msgspec.structs.replace(known, worst=RUNNING)
-            self._known[(items.split, signature)] = known
+            known = self._shape_ids[(split, signature)] = len(self._shapes)
+            self._shapes.append(self._states(split, signature))
         return known
+
+    def _states(self, split: int, signature: tuple[int, ...]) -> ScopeStates:
+        nodes, splits = self._bodies.get(split, ((), ()))
+        outcomes = [self._outcomes[each] for each in signature[: len(nodes)]]
+        nested = dict(zip(splits, signature[len(nodes) :], strict=True))
+        open_splits = {inner for inner, shown in nested.items() if shown & NESTED_OPEN}
+        found = states_of(
+            self.plan, nodes, outcomes, started=any(signature), open_splits=open_splits, split=split
+        )
+        worst = found.worst
+        if any(shown & NESTED_FAILED for shown in nested.values()):
+            worst = FAILED
+        elif open_splits and worst == SUCCESS:
+            worst = RUNNING
+        return msgspec.structs.replace(found, worst=worst, open=found.open or bool(open_splits))
 
     def _ended(self, found: ScopeStates) -> ScopeStates:
         """Return states as they are once the execution has ended: what was open was cancelled or never reached."""
@@ -382,27 +487,21 @@ class Overview:
         rest = SKIPPED if self.end.status == "completed" else NOT_REACHED
         closed = {PENDING: rest, QUEUED: rest, RUNNING: CANCELLED, WAITING: CANCELLED, RETRYING: CANCELLED}
         states = tuple(closed.get(each, each) for each in found.states)
-        return msgspec.structs.replace(found, states=states, worst=closed.get(found.worst, found.worst))
+        worst = closed.get(found.worst, found.worst)
+        return msgspec.structs.replace(found, states=states, worst=worst, open=False)
 
     def _nested(self, split: int, path: Path) -> int:
         items = self._tables.get((split, path))
         if items is None:
-            return NO_NESTED
-        worst = {self._states(items, each).worst for each in self.counts(items)}
-        if FAILED in worst:
-            return NESTED_FAILED
-        return NESTED_DONE if worst <= {SUCCESS, SKIPPED, CANCELLED} else NESTED_OPEN
+            return 0
+        shown = NESTED
+        for shape, _ in self._shape_counts(items):
+            states = self._shapes[shape]
+            shown |= (NESTED_OPEN if states.open else 0) | (NESTED_FAILED if states.worst == FAILED else 0)
+        return shown
 
     def _complete(self, items: Items) -> bool:
-        return all(not self._states(items, each).open for each in self.counts(items))
-
-    def counts(self, items: Items) -> Counter[tuple[int, ...]]:
-        """Return how many items have the same outcomes."""
-        key = (items.split, items.path)
-        known = self._counted.get(key)
-        if known is None or known[0] != self.number:
-            known = self._counted[key] = (self.number, Counter(self.signatures(items)))
-        return known[1]
+        return not any(self._shapes[shape].open for shape, _ in self._shape_counts(items))
 
     def encode(self) -> bytes:
         """Encode the overview of an ended execution."""
@@ -470,7 +569,7 @@ class Overview:
     @property
     def size(self) -> int:
         """About how many bytes it needs."""
-        cells = sum(each.count * (8 * len(each.nodes) + 8) for each in self._tables.values())
+        cells = sum(each.count * (8 * len(each.nodes) + 12) for each in self._tables.values())
         return 20_000 + cells + 400 * (len(self._runs) + len(self._tables))
 
 
@@ -554,11 +653,11 @@ def _pack(overview: Overview, items: Items, by: Property, node: int | None) -> b
 def _states(overview: Overview, items: Items, node: int | None) -> bytes:
     at = None if node is None else items.nodes.index(node)
 
-    def state(signature: tuple[int, ...]) -> int:
-        found = overview.states(items, signature)
+    def state(shape: int) -> int:
+        found = overview.shape(shape)
         return found.worst if at is None else found.states[at]
 
-    return bytes(map(_Memo(state).__getitem__, overview.signatures(items)))
+    return bytes(map(_Memo(state).__getitem__, overview.shapes(items)))
 
 
 def _codes(items: Items, node: int | None) -> bytes:

@@ -18,26 +18,24 @@ from functools import partial
 
 import msgspec
 
-from rune.api.live import Failed, Rollup, SplitRollup
-from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult, NodeSuspended
-from rune.core.execution.token import path_text
-from rune.core.plan.model import Plan
+from rune.api.live import Rollup
+from rune.core.execution.fact import ExecutionEnded
 from rune.errors import RuneError
 from rune.ports.journal import StoredFact
 from rune.ports.processes import LoggedLine, RunningNode
 from rune.ports.queries import Event
 from rune.runtime.engine import Engine
 from rune.runtime.off_loop import off_loop
-from rune.runtime.queries.history import STATUS, History
+from rune.runtime.queries.history import History
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.live.now import NowEvents
 from rune.server.responses import ApiError
 from rune.server.schemas.executions import event_view
+from rune.server.views.graphs import rollups_of
+from rune.server.views.overviews import OverviewCache
 
 log = logging.getLogger("rune.server.live")
 
-MAX_FAILURES = 10
-RATE_WINDOW_S = 10
 MAX_RING_EVENTS = 4_096
 MARK_INTERVAL = 512  # events between two remembered positions in the journal
 BATCH_SIZE = 512  # facts per turn of the event loop
@@ -55,78 +53,6 @@ MAX_BACKLOG_READS = 1  # at the same time: more would only delay everything else
 
 _ENCODER = msgspec.json.Encoder()
 Poll = Callable[[], Awaitable[None]]
-
-
-class Rollups:
-    """Counts per split. Their size depends on the definition, not on the number of items."""
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self._items: Counter[int] = Counter()
-        self._ended: dict[int, Counter[tuple[int, str]]] = {}
-        self._suspended: dict[int, Counter[int]] = {}
-        self._failures: dict[int, list[Failed]] = {}
-        self._recent: dict[int, deque[tuple[int, int]]] = {}
-
-    def count(self, fact: Fact) -> None:
-        if isinstance(fact, NodeResult) and fact.items is not None:
-            self._items[fact.node] += fact.items
-        if not isinstance(fact, NodeResult | NodeSuspended) or not fact.path:
-            return
-        split = fact.path[-2]
-        if isinstance(fact, NodeSuspended):
-            self._suspended.setdefault(split, Counter())[fact.node] += 1
-            return
-        self._ended.setdefault(split, Counter())[(fact.node, STATUS.get(fact.status, fact.status))] += 1
-        self._count_second(split)
-        if fact.failure is not None:
-            self._record_failure(split, fact)
-
-    def _record_failure(self, split: int, fact: NodeResult) -> None:
-        known = self._failures.setdefault(split, [])
-        if len(known) < MAX_FAILURES and fact.failure is not None:
-            lineage = path_text(fact.path, self._plan.ids)
-            known.append(
-                Failed(
-                    node_id=self._plan.ids[fact.node],
-                    lineage=lineage,
-                    code=fact.failure.code,
-                    message=fact.failure.message,
-                )
-            )
-
-    def _count_second(self, split: int) -> None:
-        second = int(time.monotonic())
-        recent = self._recent.setdefault(split, deque(maxlen=RATE_WINDOW_S))
-        if recent and recent[-1][0] == second:
-            recent[-1] = (second, recent[-1][1] + 1)
-        else:
-            recent.append((second, 1))
-
-    def read(self) -> list[SplitRollup]:
-        """Return the current counts in the order of the definition."""
-        return [self._split(split) for split in sorted({*self._items, *self._ended})]
-
-    def _split(self, split: int) -> SplitRollup:
-        ids = self._plan.ids
-        ended = self._ended.get(split, Counter())
-        nodes: dict[str, dict[str, int]] = {}
-        for (node, status), count in sorted(ended.items()):
-            nodes.setdefault(ids[node], {})[status] = count
-        for node, count in sorted(self._suspended.get(split, Counter()).items()):
-            waiting = count - sum(many for (other, _), many in ended.items() if other == node)
-            if waiting > 0:
-                nodes.setdefault(ids[node], {})["waiting"] = waiting
-        since = int(time.monotonic()) - RATE_WINDOW_S
-        recent = sum(count for second, count in self._recent.get(split, ()) if second > since)
-        return SplitRollup(
-            failures=list(self._failures.get(split, ())),
-            split_node_id=ids[split],
-            items=self._items[split],
-            nodes=nodes,
-            ended=sum(ended.values()),
-            rate=recent / RATE_WINDOW_S,
-        )
 
 
 class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
@@ -154,7 +80,7 @@ def _chunk_size(after: int) -> int:
 class ExecutionFeed:
     """The events of one execution so far."""
 
-    def __init__(self, history: History, reader: ExecutionReader) -> None:
+    def __init__(self, history: History, reader: ExecutionReader, overviews: OverviewCache) -> None:
         self.execution = history.accepted.id
         self.last = 0
         self.ended = False
@@ -163,7 +89,7 @@ class ExecutionFeed:
         self.followers = 0  # subscribers that receive `now` events
         self._history = history
         self._reader = reader
-        self._rollups = Rollups(history.plan)
+        self._overviews = overviews
         self._ring: deque[EncodedEvent] = deque(maxlen=MAX_RING_EVENTS)
         self._marks = [0]  # number of the journal entry after which each interval of events begins
         self._seen = 0
@@ -171,6 +97,7 @@ class ExecutionFeed:
         self._chunk_bytes = 0
         self._rollup: tuple[int, float, bytes] = (-1, 0.0, b"")
         self._reading = asyncio.Lock()
+        self._counting = asyncio.Lock()
 
     async def poll(self) -> None:
         """Read new facts from the journal and wake the subscribers."""
@@ -186,7 +113,6 @@ class ExecutionFeed:
 
     def _add(self, stored: StoredFact) -> None:
         self._seen = stored.number
-        self._rollups.count(stored.fact)
         self.now.add_fact(stored.fact)
         self._append(self._history.follow(stored))
         if self.last % MARK_INTERVAL == 0:
@@ -286,19 +212,20 @@ class ExecutionFeed:
         found = [self._history.event(at, each) for at, each in enumerate(stored, start=first + 1)]
         return found if mark else [self._history.beginning, *found]
 
-    def rollup(self) -> bytes:
-        """Return the roll-ups as one event of a stream, rebuilt at most twice per second."""
-        number, made, data = self._rollup
-        now = time.monotonic()
-        if number != self.last and (now - made >= ROLLUP_INTERVAL_S or self.ended):
-            splits = self._rollups.read()
-            body = _ENCODER.encode(Rollup(number=self.last, splits=splits))
-            data = b"event: rollup\ndata: %b\n\n" % body if splits else b""
-            self._rollup = (self.last, now, data)
-        return data
-
-    def rollups(self) -> Rollups:
-        return self._rollups
+    async def rollup(self) -> bytes:
+        """Return the counts of the splits as one event of a stream, made at most twice per second for all subscribers.
+        They are those of the overview, which is read only while somebody follows them."""
+        async with self._counting:
+            number, made, data = self._rollup
+            moment = time.monotonic()
+            if number != self.last and (moment - made >= ROLLUP_INTERVAL_S or self.ended):
+                last = self.last
+                overview = await self._overviews.of(self.execution)
+                splits = rollups_of(overview, self.now.shown, time.time_ns() // 1_000_000)
+                body = _ENCODER.encode(Rollup(number=overview.number, splits=splits))
+                data = b"event: rollup\ndata: %b\n\n" % body if splits else b""
+                self._rollup = (last, moment, data)
+            return data
 
 
 class ChangeNotifier:
@@ -446,7 +373,12 @@ class FeedRegistry:
     """Feeds by execution, opened for the first subscriber and closed after the last."""
 
     def __init__(
-        self, engine: Engine, reader: ExecutionReader, notifier: ChangeNotifier, slots: StreamSlots
+        self,
+        engine: Engine,
+        reader: ExecutionReader,
+        overviews: OverviewCache,
+        notifier: ChangeNotifier,
+        slots: StreamSlots,
     ) -> None:
         self._backend = engine.backend
         self._live = engine.live
@@ -454,6 +386,7 @@ class FeedRegistry:
         self._awaited: set[asyncio.Future[ExecutionEnded]] = set()
         self.slots = slots
         self._reader = reader
+        self._overviews = overviews
         self._notifier = notifier
         self._open: dict[str, tuple[ExecutionFeed, int]] = {}
         self._subscribers = 0
@@ -499,7 +432,7 @@ class FeedRegistry:
             plan = await self._reader.plan(execution)
             history = History(accepted, plan, self._backend.journal, self._backend.blob, [])
             if execution not in self._open:
-                opened = ExecutionFeed(history, self._reader)
+                opened = ExecutionFeed(history, self._reader, self._overviews)
                 self._open[execution] = (opened, 0)
                 self._notifier.join(opened, opened.poll, opened.wake)
         feed, count = self._open[execution]

@@ -32,7 +32,7 @@ class NowEvents:
         self._history = history
         self._events: deque[tuple[int, bytes]] = deque(maxlen=MAX_NOW_EVENTS)
         self._ended: OrderedDict[tuple[int, Path], int] = OrderedDict()
-        self._shown: Sequence[RunningNode] = ()
+        self.shown: Sequence[RunningNode] = ()
         self.last = 0
 
     def add_fact(self, fact: Fact) -> None:
@@ -46,9 +46,9 @@ class NowEvents:
     def add(self, running: Sequence[RunningNode], lines: Sequence[LoggedLine]) -> None:
         """Add an event."""
         open_runs = [each for each in running if self._ended.get((each.node, each.path), 0) < each.attempt]
-        if open_runs == self._shown and not lines:
+        if open_runs == self.shown and not lines:
             return
-        self._shown = open_runs
+        self.shown = open_runs
         ids, lineage = self._history.plan.ids, self._history.lineage
         view = NowView(
             at=moment(time.time_ns() // 1_000_000),

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-
-import msgspec
+from collections.abc import Sequence
 
 from rune.api.graphs import GraphState, NodeState, SplitState
 from rune.api.live import Failed, SplitRollup
@@ -13,9 +10,11 @@ from rune.core.execution.token import ROOT, Path, path_text
 from rune.core.plan.model import Plan
 from rune.ports.clock import iso
 from rune.ports.processes import RunningNode
-from rune.runtime.queries.overview import Items, Overview
+from rune.runtime.queries.counts import Counts, SplitCounts, begins, compatible, named
+from rune.runtime.queries.overview import Overview
 from rune.runtime.queries.scope_states import (
     CANCELLED,
+    ENDED,
     FAILED,
     NOT_REACHED,
     OPEN,
@@ -43,7 +42,8 @@ def graph_view(
     """Return the graph of an execution, with the exact states of one item if a lineage is given. `running`: the nodes
     that workers run now."""
     plan, end = overview.plan, overview.end
-    building = _Building(overview, lineage)
+    counts = Counts(overview, lineage, running)
+    building = _Building(overview, counts, lineage)
     building.add_scope(overview.root_states(), ROOT, -1)
     for split in _splits(plan):
         building.add_split(split)
@@ -65,8 +65,9 @@ def _splits(plan: Plan) -> list[int]:
 
 
 class _Building:
-    def __init__(self, overview: Overview, lineage: Path) -> None:
+    def __init__(self, overview: Overview, counts: Counts, lineage: Path) -> None:
         self._overview = overview
+        self._counts = counts
         self._plan = overview.plan
         self._lineage = lineage
         self.nodes: dict[int, NodeState] = {}
@@ -108,9 +109,13 @@ class _Building:
     def add_split(self, split: int) -> None:
         """Add the nodes directly inside a split: of one item if the lineage names it, of all items otherwise."""
         overview, lineage = self._overview, self._lineage
-        tables = [each for each in overview.tables(split) if _compatible(each.path, lineage)]
-        counts = [(each, overview.counts(each)) for each in tables]
-        self._count_items(split, counts)
+        counts = self._counts.split(split)
+        self.splits[self._plan.ids[split]] = SplitState(
+            items=counts.items,
+            done=counts.done,
+            failed_items=counts.failed_items,
+            counts=named(counts.states),
+        )
         place = next(
             (at for at in range(0, len(lineage), 2) if lineage[at] == split),
             None,
@@ -122,33 +127,16 @@ class _Building:
             return
         self._add_all(split, counts)
 
-    def _count_items(self, split: int, counts: Iterable[tuple[Items, Counter[tuple[int, ...]]]]) -> None:
-        states: Counter[int] = Counter()
-        for items, signatures in counts:
-            for signature, count in signatures.items():
-                states[self._overview.states(items, signature).worst] += count
-        total = sum(states.values())
-        self.splits[self._plan.ids[split]] = SplitState(
-            items=total,
-            done=total - sum(count for state, count in states.items() if state in OPEN),
-            counts=_named(states),
-        )
-
-    def _add_all(self, split: int, counts: Iterable[tuple[Items, Counter[tuple[int, ...]]]]) -> None:
-        nodes = self._overview.nodes_in(split)
-        by_node: dict[int, Counter[int]] = {node: Counter() for node in nodes}
+    def _add_all(self, split: int, counts: SplitCounts) -> None:
         edges: dict[int, set[EdgeState]] = {}
-        for items, signatures in counts:
-            for signature, count in signatures.items():
-                found = self._overview.states(items, signature)
-                for node, state in zip(nodes, found.states, strict=True):
-                    by_node[node][state] += count
-                for edge, state_of_edge in found.edges.items():
+        for items in self._counts.tables(split):
+            for shape, _ in self._overview.counts(items):
+                for edge, state_of_edge in shape.edges.items():
                     edges.setdefault(edge, set()).add(state_of_edge)
         without_items = self._state_without_items(split)
-        for node, states in by_node.items():
+        for node, states in counts.nodes.items():
             state = next((each for each in _NODE_ORDER if states[each]), without_items)
-            self.nodes[node] = NodeState(state=STATES[state], counts=_named(states) or None)
+            self.nodes[node] = NodeState(state=STATES[state], counts=named(states) or None)
             for edge in self._plan.nodes[node].out:
                 known = edges.get(edge, ())
                 self.edges[edge] = next(
@@ -157,44 +145,19 @@ class _Building:
                 )
 
     def mark_running(self, run: RunningNode) -> None:
-        """Show a node as running that a worker reports. The facts may be newer than the report: only a node that has
-        not begun, or that waits for the attempt which was reported, is changed."""
+        """Show a node as running that a worker reports; those that the graph counts are counted already."""
         shown = self.nodes.get(run.node)
-        if shown is None:
+        if shown is None or shown.counts is not None or not compatible(run.path, self._lineage):
             return
-        if shown.counts is None:
-            if _compatible(run.path, self._lineage) and _begins(shown.state, shown.attempts, run.attempt):
-                self.nodes[run.node] = NodeState(
-                    state=STATES[RUNNING],
-                    attempts=run.attempt,
-                    started_at=shown.started_at or iso(run.since),
-                    code=shown.code,
-                    worker=run.worker,
-                    progress=run.progress,
-                )
-            return
-        before = self._state_in_item(run.node, run.path)
-        known = self._overview.run(run.node, run.path)
-        if before is None or not _begins(STATES[before], known.attempts if known else 0, run.attempt):
-            return
-        self._recount(run.node, before, RUNNING)
-
-    def _recount(self, node: int, before: int, after: int) -> None:
-        """Count a node in another state in one item."""
-        shown = self.nodes[node]
-        counts = Counter(shown.counts)
-        counts[STATES[before]] -= 1
-        counts[STATES[after]] += 1
-        named = {name: counts[name] for name in STATES if counts[name]}
-        state = next(STATES[each] for each in _NODE_ORDER if STATES[each] in named)
-        self.nodes[node] = msgspec.structs.replace(shown, state=state, counts=named)
-
-    def _state_in_item(self, node: int, path: Path) -> int | None:
-        """Return the state of a node in one item; None if the graph does not count that item."""
-        items = self._overview.items_of(path[-2], path[:-2]) if path else None
-        if items is None or path[-1] >= items.count or not _compatible(path, self._lineage):
-            return None
-        return self._overview.item_states(items, path[-1]).states[items.nodes.index(node)]
+        if begins(STATES.index(shown.state), self._overview.run(run.node, run.path), run):
+            self.nodes[run.node] = NodeState(
+                state=STATES[RUNNING],
+                attempts=run.attempt,
+                started_at=shown.started_at or iso(run.since),
+                code=shown.code,
+                worker=run.worker,
+                progress=run.progress,
+            )
 
     def _state_without_items(self, split: int) -> int:
         """Return the state of the nodes inside a split that has no items."""
@@ -206,54 +169,33 @@ class _Building:
         return SKIPPED
 
 
-def _begins(state: str, attempts: int, attempt: int) -> bool:
-    """Return whether an attempt that a worker reports is newer than the state of its node."""
-    if state in (STATES[PENDING], STATES[QUEUED]):
-        return True
-    return state in (STATES[RETRYING], STATES[WAITING]) and attempt > attempts
+def rollups_of(overview: Overview, running: Sequence[RunningNode], now: int) -> list[SplitRollup]:
+    """Return the roll-ups of the splits that have fanned out, in the order of the definition."""
+    counts = Counts(overview, running=running)
+    return [_rollup(overview, split, counts.split(split), now) for split in overview.splits()]
 
 
-def _compatible(path: Path, lineage: Path) -> bool:
-    """Return whether a scope contains the lineage or lies inside it."""
-    common = min(len(path), len(lineage))
-    return path[:common] == lineage[:common]
-
-
-def _named(counts: Counter[int]) -> dict[str, int]:
-    return {STATES[state]: count for state, count in sorted(counts.items()) if count}
-
-
-def rollups_of(overview: Overview) -> list[SplitRollup]:
-    """Return the roll-ups of an ended execution."""
+def _rollup(overview: Overview, split: int, counts: SplitCounts, now: int) -> SplitRollup:
     plan = overview.plan
-    found: list[SplitRollup] = []
-    for split in overview.splits():
-        nodes: dict[str, dict[str, int]] = {}
-        ended = items_total = 0
-        for items in overview.tables(split):
-            items_total += items.count
-            for node, column in items.columns.items():
-                for name, count in overview.results_in(column).items():
-                    counted = nodes.setdefault(plan.ids[node], {})
-                    counted[name] = counted.get(name, 0) + count
-                    ended += count
-        failures = [
-            Failed(
-                node_id=plan.ids[each.node],
-                lineage=path_text(each.path, plan.ids),
-                code=each.code,
-                message=each.message,
-            )
-            for each in overview.failures.get(split, ())
-        ]
-        found.append(
-            SplitRollup(
-                failures=failures,
-                split_node_id=plan.ids[split],
-                items=items_total,
-                nodes=nodes,
-                ended=ended,
-                rate=0.0,
-            )
+    failures = [
+        Failed(
+            node_id=plan.ids[each.node],
+            lineage=path_text(each.path, plan.ids),
+            code=each.code,
+            message=each.message,
         )
-    return found
+        for each in overview.failures.get(split, ())
+    ]
+    return SplitRollup(
+        failures=failures,
+        split_node_id=plan.ids[split],
+        items=counts.items,
+        done=counts.done,
+        failed_items=counts.failed_items,
+        counts=named(counts.states),
+        nodes={plan.ids[node]: named(states) for node, states in counts.nodes.items() if counts.items},
+        ended=sum(
+            count for states in counts.nodes.values() for state, count in states.items() if state in ENDED
+        ),
+        rate=overview.rate(split, now),
+    )

@@ -163,7 +163,7 @@ class EventSubscription(Subscription):
         if self._singly:
             return found
         outer = b"".join(sse(each) for each in found if not each.inside)
-        return outer + self._feed.rollup() if found and recent else outer
+        return outer + await self._feed.rollup() if found and recent else outer
 
 
 class EventStream(Response):

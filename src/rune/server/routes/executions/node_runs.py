@@ -6,6 +6,7 @@ Of one run: its attempts, their logs, and what the node was called with.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -19,10 +20,12 @@ from rune.api.graphs import GraphState
 from rune.api.live import RollupPage
 from rune.api.node_runs import AttemptList, AttemptView, InputView, LogLineView, LogView, NodeLogPage, RunPage
 from rune.ports.clock import iso, moment
+from rune.ports.processes import RunningNode
 from rune.ports.queries import Event
 from rune.runtime.execution_data import ExecutionData
 from rune.runtime.queries.history import History
 from rune.runtime.queries.node_input import MAX_DECODED_BYTES, read_input
+from rune.runtime.queries.overview import Overview
 from rune.runtime.queries.reader import Attempt, AttemptReader, NodeLog
 from rune.runtime.queries.record import record_test
 from rune.runtime.queries.value_parts import JsonText
@@ -161,12 +164,20 @@ def _event_page(found: list[EncodedEvent], following: int | None) -> Reply[Event
 async def get_execution_rollups(execution: ExecutionId, server: Server) -> Reply[RollupPage]:
     """Get the roll-ups of the splits.
 
-    Node counts by status, nodes per second and the first failures of each split."""
+    The counts of each split, as in the graph, nodes per second, and the first failures."""
+    overview, running = await _now(server, execution)
+    return Reply(RollupPage(splits=rollups_of(overview, running, server.clock.now())))
+
+
+async def _now(server: ServerContext, execution: str) -> tuple[Overview, Sequence[RunningNode]]:
+    """Return the overview of an execution, and what workers run of it."""
     summary = await server.reader.execution(execution)
-    if summary is not None and summary.ended_at is not None:
-        return Reply(RollupPage(splits=rollups_of(await server.overviews.of(execution))))
-    async with server.feeds.subscribe(execution) as feed:
-        return Reply(RollupPage(splits=feed.rollups().read()))
+    if summary is None or summary.ended_at is not None:
+        return await server.overviews.of(execution), ()
+    overview, running = await asyncio.gather(
+        server.overviews.of(execution), server.engine.live.running(execution, RUNNING_TIMEOUT_S)
+    )
+    return overview, running.nodes
 
 
 class GraphQuery(QueryModel):
@@ -190,13 +201,8 @@ async def get_graph(
     if query.at is not None:
         async with server.reading.take(request):
             return Reply(graph_view(await overviews.at(execution, query.at), lineage))
-    summary = await server.reader.execution(execution)
-    if summary is None or summary.ended_at is not None:
-        return Reply(graph_view(await overviews.of(execution), lineage))
-    overview, running = await asyncio.gather(
-        overviews.of(execution), server.engine.live.running(execution, RUNNING_TIMEOUT_S)
-    )
-    return Reply(graph_view(overview, lineage, running.nodes))
+    overview, running = await _now(server, execution)
+    return Reply(graph_view(overview, lineage, running))
 
 
 recording = Resource("executions")
