@@ -1,4 +1,7 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
+import { snapshotOf, type GraphState } from "../src/live/snapshot";
 import {
   ExecutionStore,
   foldNode,
@@ -7,8 +10,8 @@ import {
   worst,
   type LiveEvent,
   type NodeState,
+  type Rollup,
   type Snapshot,
-  joinCounts,
 } from "../src/live/store";
 
 const event = (
@@ -33,6 +36,19 @@ const snapshot = (number: number, nodes: Record<string, NodeState> = {}): Snapsh
   splits: {},
 });
 const now = (callback: () => void): void => callback();
+const rollup = (number: number, items: number, counts: Record<string, number>): Rollup => ({
+  number,
+  splits: [
+    {
+      split_node_id: "s",
+      items,
+      done: (counts.success ?? 0) + (counts.failed ?? 0),
+      rate: 2,
+      counts,
+      nodes: { a: counts },
+    },
+  ],
+});
 
 describe("folding of events", () => {
   test.each([
@@ -128,9 +144,10 @@ describe("the store", () => {
   test("counts of splits reach the nodes inside", () => {
     const store = new ExecutionStore(now);
     store.load(snapshot(1));
-    store.rollup([{ split_node_id: "s", items: 10, ended: 4, rate: 2, nodes: { a: { success: 3, failed: 1 } } }]);
-    expect(store.split("s")?.items).toBe(10);
-    expect(store.node("a")).toMatchObject({ state: "failed", counts: { success: 3, failed: 1 } });
+    const counts = { success: 3, failed: 1, pending: 6 };
+    store.rollup(rollup(2, 10, counts));
+    expect(store.split("s")).toEqual({ items: 10, ended: 4, rate: 2, counts });
+    expect(store.node("a")).toMatchObject({ state: "failed", counts });
   });
 
   test("a running node shows its progress until it ends, and never runs again", () => {
@@ -253,48 +270,61 @@ describe("a large execution", () => {
 describe("counts of a node inside a split", () => {
   const node = (counts: Record<string, number>, state = "running") => ({ ...idle, state, counts });
 
-  test("stay counts of all items whatever tells them", () => {
+  test("are those of the newest message, whatever kind it is", () => {
     const store = new ExecutionStore(now);
     store.load(snapshot(1, { a: node({ running: 8, pending: 292 }) }));
-    const seen: { state: string; total: number; running: number }[] = [];
-    const look = (): void => {
-      const { state, counts } = store.node("a");
-      seen.push({
-        state,
-        total: Object.values(counts ?? {}).reduce((sum, each) => sum + each, 0),
-        running: counts?.running ?? 0,
-      });
-    };
-    look();
-    for (const ended of [3, 8, 50, 120]) {
-      store.rollup([{ split_node_id: "s", items: 300, ended, rate: 2, nodes: { a: { success: ended } } }]);
-      look();
-      store.load(snapshot(1, { a: node({ running: 8, pending: 292 - ended, success: ended }) }));
-      look();
+    store.rollup(rollup(60, 300, { running: 7, pending: 243, success: 50 }));
+    expect(store.node("a").counts).toEqual({ running: 7, pending: 243, success: 50 });
+    store.load(snapshot(20, { a: node({ running: 8, pending: 282, success: 10 }) }));
+    expect(store.node("a").counts).toEqual({ running: 7, pending: 243, success: 50 });
+    store.load(snapshot(70, { a: node({ waiting: 60, pending: 180, success: 60 }) }));
+    store.rollup(rollup(65, 300, { pending: 245, success: 55 }));
+    expect(store.node("a").counts).toEqual({ waiting: 60, pending: 180, success: 60 });
+  });
+
+  test("keep the rate of the roll-up when a snapshot follows", () => {
+    const store = new ExecutionStore(now);
+    store.rollup(rollup(2, 10, { success: 4, pending: 6 }));
+    store.load({ ...snapshot(3), splits: { s: { items: 10, ended: 5, rate: 0, counts: { success: 5, pending: 5 } } } });
+    expect(store.split("s")).toEqual({ items: 10, ended: 5, rate: 2, counts: { success: 5, pending: 5 } });
+  });
+});
+
+describe("random executions", () => {
+  type Message = { event?: LiveEvent; graph?: GraphState; rollup?: Rollup };
+  const file = fileURLToPath(new URL("counts.json", import.meta.url));
+  const executions = JSON.parse(readFileSync(file, "utf8")) as { seed: number; messages: Message[] }[];
+
+  const expectCounts = (store: ExecutionStore, graph: GraphState): void => {
+    const { nodes, splits } = snapshotOf(graph);
+    for (const [id, each] of Object.entries(nodes)) {
+      expect(store.node(id).counts, id).toEqual(each.counts);
+      if (each.counts) expect(store.node(id).state, id).toBe(each.state);
     }
-    expect(seen).toEqual(seen.map(() => ({ state: "running", total: 300, running: 8 })));
-    store.rollup([{ split_node_id: "s", items: 300, ended: 300, rate: 2, nodes: { a: { success: 299, failed: 1 } } }]);
-    expect(store.node("a")).toMatchObject({ state: "failed", counts: { success: 299, failed: 1 } });
-  });
+    for (const [id, each] of Object.entries(splits)) {
+      const shown = store.split(id);
+      // A split that has not fanned out is in no roll-up.
+      if (each.items > 0) expect({ ...shown, rate: 0 }, id).toEqual(each);
+    }
+  };
 
-  test("of a snapshot that is older than a roll-up are not taken back", () => {
-    const store = new ExecutionStore(now);
-    store.load(snapshot(1, { a: node({ running: 8, pending: 292 }) }));
-    store.rollup([{ split_node_id: "s", items: 300, ended: 50, rate: 2, nodes: { a: { success: 50 } } }]);
-    store.load(snapshot(1, { a: node({ running: 8, pending: 282, success: 10 }) }));
-    expect(store.node("a").counts).toEqual({ running: 8, pending: 242, success: 50 });
+  test.each(executions)("show the counts of the server: $seed", ({ messages }) => {
+    for (const usesRollup of [true, false]) {
+      const store = new ExecutionStore(now);
+      const told: GraphState[] = [];
+      let looked = false;
+      for (const { event, graph, rollup: counts } of messages) {
+        if (event) store.apply(event);
+        if (!graph || !counts) continue;
+        told.push(graph);
+        if (usesRollup && looked) store.rollup(counts);
+        else store.load(snapshotOf(graph));
+        looked = true;
+        expectCounts(store, graph);
+        // Messages that arrive late, of either kind, take nothing back.
+        for (const late of told.slice(-4, -1)) store.load(snapshotOf(late));
+        expectCounts(store, graph);
+      }
+    }
   });
-
-  test.each([
-    [{ pending: 10 }, { success: 4 }, 10, { success: 4, pending: 6 }],
-    [{ skipped: 5, pending: 5 }, { success: 2 }, 10, { skipped: 5, success: 2, pending: 3 }],
-    [{ waiting: 4, pending: 6 }, { waiting: 1, success: 9 }, 10, { waiting: 1, success: 9 }],
-    [{ retrying: 2, running: 3, success: 1 }, { success: 3 }, 6, { success: 3, retrying: 2, running: 1 }],
-    [{ skipped: 5, success: 3, waiting: 4 }, { success: 2, waiting: 5 }, 12, { skipped: 5, success: 3, waiting: 4 }],
-    [{ skipped: 5, success: 2, waiting: 5 }, { success: 2, waiting: 6 }, 12, { skipped: 5, success: 2, waiting: 5 }],
-    [{}, { failed: 1 }, 3, { failed: 1, pending: 2 }],
-    [{ success: 9, pending: 1 }, { success: 7 }, 10, { success: 9, pending: 1 }],
-  ])("%j and a roll-up %j of %i items are %j", (before, told, items, joined) =>
-    expect(joinCounts(before as never, told as never, items)).toEqual(joined),
-  );
 });

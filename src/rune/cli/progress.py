@@ -142,7 +142,7 @@ class ProgressCounter:
         if not isinstance(fact, NodeResult | AttemptFailed | NodeSuspended):
             return
         self._running.pop((fact.node, fact.path), None)
-        run = self._overview.run(fact.node, fact.path)
+        run = None if isinstance(fact, NodeResult) else self._overview.run(fact.node, fact.path)
         if run is not None and run.due is not None:
             heappush(self._dues.setdefault(fact.node, []), (run.due, fact.path))
 

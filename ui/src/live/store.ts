@@ -45,13 +45,17 @@ export type Now = { running: Running[]; lines: (Line & { node_id: string; lineag
 /** The items of a split: how many there are, how many ended, node runs per second, and items by their worst state. */
 export type SplitState = { items: number; ended: number; rate: number; counts: Record<string, number> };
 
-/** What the stream sends a few times per second instead of the events inside splits. */
+/** What the stream sends a few times per second instead of the events inside splits: the counts of a snapshot. */
 export type Rollup = {
-  split_node_id: string;
-  items: number;
-  ended: number;
-  rate: number;
-  nodes: Record<string, Record<string, number>>;
+  number: number;
+  splits: {
+    split_node_id: string;
+    items: number;
+    done: number;
+    rate: number;
+    counts: Record<string, number>;
+    nodes: Record<string, Record<string, number>>;
+  }[];
 };
 
 export type Snapshot = {
@@ -67,48 +71,23 @@ const UNKNOWN: NodeState = { state: "pending", attempts: 0, startedAt: null, end
 const MAX_KEPT_EVENTS = 500;
 const MAX_KEPT_LINES = 500;
 const NO_LINES: Line[] = [];
-const WORST = ["failed", "retrying", "running", "waiting", "queued", "cancelled", "success", "skipped", "pending"];
+/** The order of the server (`_NODE_ORDER` of its graph). */
+const WORST = [
+  "failed",
+  "running",
+  "queued",
+  "retrying",
+  "waiting",
+  "pending",
+  "cancelled",
+  "not_reached",
+  "success",
+  "skipped",
+];
 
 /** The state that stands for many: the one that needs most attention. */
 export function worst(counts: Record<string, number>): string {
   return WORST.find((state) => (counts[state] ?? 0) > 0) ?? "pending";
-}
-
-const OPEN = ["retrying", "running", "queued", "pending"];
-const COUNTED = ["success", "failed", "waiting"];
-
-/** The items that a node is done with. */
-function done(counts: Record<string, number>): number {
-  return (counts.success ?? 0) + (counts.failed ?? 0) + (counts.skipped ?? 0) + (counts.cancelled ?? 0);
-}
-
-/**
- * The items of a split by the state of one node, after a roll-up, which counts ended and waiting runs only: the other items
- * stay in the states that the snapshot told. Both are counts of all items, so that neither takes the place of another kind.
- */
-export function joinCounts(
-  before: Record<string, number>,
-  told: Record<string, number>,
-  items: number,
-): Record<string, number> {
-  const over = (counts: Record<string, number>): number => (counts.success ?? 0) + (counts.failed ?? 0);
-  // A roll-up that was made before the snapshot knows less.
-  if (over(told) < over(before)) return before;
-  const made: Record<string, number> = {};
-  for (const [state, many] of Object.entries(before))
-    if (!OPEN.includes(state) && !COUNTED.includes(state)) made[state] = many;
-  let rest = items - Object.values(made).reduce((sum, each) => sum + each, 0);
-  for (const state of COUNTED) {
-    const many = Math.min(rest, told[state] ?? 0);
-    if (many > 0) made[state] = many;
-    rest -= Math.max(many, 0);
-  }
-  for (const state of OPEN) {
-    const many = Math.min(rest, state === "pending" ? rest : (before[state] ?? 0));
-    if (many > 0) made[state] = many;
-    rest -= Math.max(many, 0);
-  }
-  return made;
 }
 
 const NODE_STATES: Record<string, string> = {
@@ -167,6 +146,8 @@ export class ExecutionStore {
   status = "running";
   loaded = false;
   events: LiveEvent[] = [];
+  /** The event after which the counts are: those of the newest snapshot or roll-up, never of both. */
+  private counted = 0;
   private nodes = new Map<string, NodeState>();
   /** What runs at the moment, laid over the states of the snapshot and of the events. */
   private running = new Map<string, NodeState>();
@@ -191,22 +172,31 @@ export class ExecutionStore {
     this.loaded = true;
     if (this.status !== snapshot.status) this.touch("execution");
     this.status = snapshot.status;
-    this.replace(this.nodes, this.withCounts(snapshot.nodes), "node");
+    const newest = snapshot.number >= this.counted;
+    this.replace(this.nodes, newest ? snapshot.nodes : this.withCounts(snapshot.nodes), "node");
     this.replace(this.edges, snapshot.edges, "edge");
-    this.replace(this.splits, snapshot.splits, "split");
+    if (newest) {
+      this.counted = snapshot.number;
+      this.replace(this.splits, this.withRates(snapshot.splits), "split");
+    }
     this.overlay(ENDED.has(snapshot.status) ? [] : this.told);
     this.touch("loaded");
   }
 
-  /** The nodes of a snapshot. One that was read before a newer roll-up arrived does not take its counts back. */
+  /** The nodes of a snapshot that was read before the counts of the newest roll-up, with the latter. */
   private withCounts(nodes: Record<string, NodeState>): Record<string, NodeState> {
     const made: Record<string, NodeState> = {};
     for (const [id, each] of Object.entries(nodes)) {
-      const known = this.nodes.get(id)?.counts;
-      const counts = each.counts && known && done(known) > done(each.counts) ? known : each.counts;
+      const counts = this.nodes.get(id)?.counts;
       made[id] = counts ? { ...each, counts, state: worst(counts) } : each;
     }
     return made;
+  }
+
+  /** The splits of a snapshot, which does not tell how many nodes end per second, with the rate of the last roll-up. */
+  private withRates(splits: Record<string, SplitState>): Record<string, SplitState> {
+    const rated = Object.entries(splits).map(([id, each]) => [id, { ...each, rate: this.splits.get(id)?.rate ?? 0 }]);
+    return Object.fromEntries(rated) as Record<string, SplitState>;
   }
 
   private replace<T>(target: Map<string, T>, values: Record<string, T>, kind: string): void {
@@ -242,21 +232,14 @@ export class ExecutionStore {
   }
 
   /** Takes the counts of splits, which the server sends instead of the events inside them. */
-  rollup(splits: Rollup[]): void {
-    for (const each of splits) {
-      const known = this.splits.get(each.split_node_id);
-      this.splits.set(each.split_node_id, {
-        items: each.items,
-        ended: known?.ended ?? 0,
-        rate: Number(each.rate),
-        counts: known?.counts ?? {},
-      });
-      this.touch(`split:${each.split_node_id}`);
-      for (const [id, counts] of Object.entries(each.nodes)) {
+  rollup({ number, splits }: Rollup): void {
+    if (number < this.counted) return;
+    this.counted = number;
+    for (const { split_node_id, items, done, rate, counts, nodes } of splits) {
+      this.replace(this.splits, { [split_node_id]: { items, ended: done, rate: Number(rate), counts } }, "split");
+      for (const [id, each] of Object.entries(nodes)) {
         const before = this.nodes.get(id) ?? UNKNOWN;
-        const joined = joinCounts(before.counts ?? {}, counts, each.items);
-        this.nodes.set(id, { ...before, state: worst(joined), counts: joined });
-        this.touch(`node:${id}`);
+        this.replace(this.nodes, { [id]: { ...before, state: worst(each), counts: each } }, "node");
       }
     }
     this.overlay(this.told);

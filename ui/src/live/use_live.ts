@@ -60,7 +60,7 @@ export function useLiveExecution(
     const onEvent = ({ event, data }: ServerEvent): void => {
       if (event === "rollup") {
         // The counts of all items do not belong into a view of one item.
-        if (lineage === null) store.rollup((fromJson(data) as { splits: Rollup[] }).splits);
+        if (lineage === null) store.rollup(fromJson(data) as Rollup);
         reload();
         return;
       }

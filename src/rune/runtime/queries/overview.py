@@ -41,7 +41,6 @@ from rune.core.execution.token import ROOT, Path, token_name, within
 from rune.core.plan.model import Plan
 from rune.ports.journal import StoredFact
 from rune.runtime.queries.scope_states import (
-    BY_STATUS,
     CANCELLED,
     FAILED,
     FIXED_OUTCOMES,
@@ -66,6 +65,9 @@ MAX_MS = 2**32 - 2
 MAX_FAILURES = 10  # that are listed for each split
 NESTED, NESTED_OPEN, NESTED_FAILED = 1, 2, 4
 """What an item shows of a split inside it: it has fanned out, items of it are not done, items of it have failed."""
+
+FIRST_RESULT = len(FIXED_OUTCOMES)
+"""Outcomes from this number on are results."""
 
 RATE_WINDOW_S = 10
 MIN_CHANGED = 1_000
@@ -197,19 +199,17 @@ class Overview:
         """Add a fact that was recorded after the end. It shows that its node had begun, which is all that counts."""
         if isinstance(fact, NodeResult | AttemptFailed | NodeSuspended | EffectStarted):
             key = (fact.node, fact.path)
-            if self._outcomes[self._outcome(*key)].status in ("", "opened"):
+            if self._outcome(*key) in (0, OPENED):
                 began = fact.at if isinstance(fact, EffectStarted) else fact.began or fact.at
                 self._set(*key, RUNNING)
                 self._runs[key] = Run(attempts=fact.attempt, began=began, ended=fact.at, told=fact.at)
 
     def has_ended(self, node: int, path: Path) -> bool:
         """Whether the result of a node is recorded."""
-        return self._outcomes[self._outcome(node, path)].status in BY_STATUS
+        return self._outcome(node, path) >= FIRST_RESULT
 
     def _add_result(self, fact: NodeResult) -> None:
         key = (fact.node, fact.path)
-        if self.has_ended(*key):
-            return
         run = self._runs.pop(key, None) if fact.path else self._runs.setdefault(key, Run())
         began = fact.began or fact.at
         if run is not None and run.began:
@@ -218,30 +218,27 @@ class Overview:
         outcome = self._outcome_ids.get(key_of_outcome)
         if outcome is None:
             outcome = self._new_outcome(key_of_outcome)
-        code = "" if fact.failure is None else fact.failure.code
         if fact.items is not None:
             self._table(fact.node, fact.path).grow(fact.items)
-        if not fact.path:
+        if fact.path:
+            self._add_to_item(fact, outcome, began)
+        elif run is not None and self._root.get(fact.node, 0) < FIRST_RESULT:
             self._root[fact.node] = outcome
-            if run is not None:
-                run.attempts, run.began, run.ended, run.due, run.code = (
-                    fact.attempt,
-                    began,
-                    fact.at,
-                    None,
-                    code,
-                )
-            return
+            run.attempts, run.began, run.ended, run.due = fact.attempt, began, fact.at, None
+            run.code = "" if fact.failure is None else fact.failure.code
+
+    def _add_to_item(self, fact: NodeResult, outcome: int, began: int) -> None:
         items, item = self._cell(fact.path)
         column = items.columns.get(fact.node)
-        if column is None:
+        if column is None or column.outcomes[item] >= FIRST_RESULT:
             return
+        code = "" if fact.failure is None else fact.failure.code
         column.outcomes[item] = outcome
-        self._mark(fact.path)
-        self._count_second(items.split, fact.at // 1_000)
         column.durations[item] = min(MAX_MS, max(0, fact.at - began))
         column.attempts[item] = min(255, fact.attempt)
         column.codes[item] = self._code(code)
+        self._mark(items, item)
+        self._count_second(items.split, fact.at // 1_000)
         self._extend(items, item, began, fact.at)
         if fact.failure is not None:
             known = self.failures.setdefault(items.split, [])
@@ -250,7 +247,7 @@ class Overview:
 
     def _add_progress(self, fact: AttemptFailed | NodeSuspended | EffectStarted | RaceWinner) -> None:
         known = self._outcome(fact.node, fact.path)
-        if self._outcomes[known].status in BY_STATUS:
+        if known >= FIRST_RESULT:
             return
         run = self._runs.setdefault((fact.node, fact.path), Run())
         if isinstance(fact, RaceWinner):
@@ -282,8 +279,13 @@ class Overview:
         return retry_due(retry, fact.attempt, fact.at, name, earliest if type(earliest) is int else 0)
 
     def _count_second(self, split: int, second: int) -> None:
-        seconds = self._seconds.setdefault(split, {})
-        seconds[second] = seconds.get(second, 0) + 1
+        seconds = self._seconds.get(split)
+        if seconds is None:
+            seconds = self._seconds[split] = {}
+        if second in seconds:
+            seconds[second] += 1
+            return
+        seconds[second] = 1
         if len(seconds) > RATE_WINDOW_S:
             del seconds[min(seconds)]
 
@@ -322,14 +324,14 @@ class Overview:
         items, item = self._cell(path)
         if node in items.columns:
             items.columns[node].outcomes[item] = outcome
-            self._mark(path)
+            self._mark(items, item)
 
-    def _mark(self, path: Path) -> None:
+    def _mark(self, items: Items, item: int) -> None:
         """Note that an item has changed, and the items around it, whose states depend on it."""
-        while path:
-            items, item = self._cell(path)
+        items.mark(item)
+        while items.path:
+            items, item = self._cell(items.path)
             items.mark(item)
-            path = path[:-2]
 
     def _extend(self, items: Items, item: int, began: int, until: int) -> None:
         start = min(MAX_MS, max(0, began - self.started_at)) + 1
