@@ -252,6 +252,20 @@ def test_fold_of_timed_out_aggregator_closes_fan_out() -> None:
     assert "z@/" in {execution.name(*each.key) for each in applied.emitted}
 
 
+def test_fold_counts_item_whose_join_expired_before_the_aggregator_opened() -> None:
+    p = plan("start -> s -> m -> g, s -> b -> m", s=split(), m=merge(), g=aggregator())
+    s, m, g = (p.index[name] for name in "smg")
+    facts = (
+        NodeResult(s, (), NOW, "ok", items=1),
+        NodeResult(m, (s, 0), NOW + 1, "failed", failure=Error("TIMEOUT", "late", engine=True)),
+        NodeResult(g, (), NOW + 2, "ok"),
+    )
+
+    state, _ = fold(p, facts, NOW + 3)
+
+    assert state.failed_items == 1
+
+
 def test_fold_opens_race_with_earliest_arrival() -> None:
     execution = ExecutionDriver(plan("start -> a -> m, start -> b -> m", m=race()))
     execution.now += 10

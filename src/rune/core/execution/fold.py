@@ -165,7 +165,7 @@ class _Fold:
 
     def _expire_join(self) -> bool:
         """Apply the result of one join that expired before it opened."""
-        for key in sorted(self._facts, key=lambda token_key: (token_key[1], token_key[0])):
+        for key in sorted(self._facts, key=self._order):
             last = max(self._facts[key], key=_precedence)
             applied = apply(self._plan, self.state, decision_for_fact(self._plan, last))
             if applied.fresh:
@@ -173,6 +173,11 @@ class _Fold:
                 self._queue_emitted(applied)
                 return True
         return False
+
+    def _order(self, key: Key) -> tuple[int, Path, int]:
+        """The oldest first: an aggregator that expired after a join in one of its items had collected that item."""
+        node, path = key
+        return min(fact.at for fact in self._facts[key]), path, node
 
     def _release_fan_out(self, now: int) -> bool:
         """Let one fan-out fill its window, after all facts were replayed."""
