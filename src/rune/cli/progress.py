@@ -90,7 +90,7 @@ class ProgressCounter:
         self._plan: Plan | None = None
         self._overview: Overview | None = None
         self._early: list[Fact] = []
-        self._running: dict[Key, RunningNode] = {}
+        self._running: dict[Key, tuple[int, str]] = {}  # attempt and progress report
         self._dues: dict[int, list[tuple[int, Path]]] = {}
 
     def begin(self, plan: Plan, execution: str) -> None:
@@ -107,11 +107,10 @@ class ProgressCounter:
         """Count a token that starts to run."""
         if execution != self.execution or self._overview is None:
             return
-        if token.key in self._running or self._overview.has_ended(*token.key):
-            return
-        known = self._overview.run(*token.key)
-        self._running[token.key] = RunningNode(*token.key, token.attempt, known.told if known else 0)
-        self.version += 1
+        key = (token.node, token.path)
+        if key not in self._running:
+            self._running[key] = (token.attempt, "")
+            self.version += 1
 
     def applied(self, execution: str, decisions: Sequence[Decision]) -> None:
         """Count the facts of decisions that were applied."""
@@ -127,8 +126,8 @@ class ProgressCounter:
     def progressed(self, execution: str, token: Token, text: str) -> None:
         """Store the progress report of a running node; the last one of several items wins."""
         if execution == self.execution and token.key in self._running:
-            run = self._running.pop(token.key)
-            self._running[token.key] = msgspec.structs.replace(run, progress=text)
+            attempt, _ = self._running.pop(token.key)
+            self._running[token.key] = (attempt, text)
             self.version += 1
 
     def logged(self, execution: str, line: LoggedLine) -> None:
@@ -139,19 +138,20 @@ class ProgressCounter:
         assert self._overview is not None
         self.version += 1
         self._overview.add_fact(fact)
-        if not isinstance(fact, NodeResult | AttemptFailed | NodeSuspended):
-            return
-        self._running.pop((fact.node, fact.path), None)
-        run = None if isinstance(fact, NodeResult) else self._overview.run(fact.node, fact.path)
-        if run is not None and run.due is not None:
-            heappush(self._dues.setdefault(fact.node, []), (run.due, fact.path))
+        if isinstance(fact, NodeResult):
+            self._running.pop((fact.node, fact.path), None)
+        elif isinstance(fact, AttemptFailed | NodeSuspended):
+            self._running.pop((fact.node, fact.path), None)
+            run = self._overview.run(fact.node, fact.path)
+            if run is not None and run.due is not None:
+                heappush(self._dues.setdefault(fact.node, []), (run.due, fact.path))
 
     def lines(self) -> list[NodeProgress]:
         """Return the current counts of every node, in the order of the plan."""
         plan, overview = self._plan, self._overview
         assert plan is not None
         assert overview is not None
-        counts = Counts(overview, running=list(self._running.values()))
+        counts = Counts(overview, running=self._running_nodes())
         states: dict[int, Mapping[int, int]] = {node: {state: 1} for node, state in counts.root().items()}
         lines = [NodeProgress(node.id, node.depth > 0) for node in plan.nodes]
         for split in overview.splits():
@@ -164,9 +164,21 @@ class ProgressCounter:
             _count(line, states.get(node, {}))
             line.due = self._next_due(node)
             line.attempt = self._attempt(node, retrying=RETRYING in states.get(node, {}))
-        for run in self._running.values():
-            lines[run.node].message = run.progress or lines[run.node].message
+        for (node, _), (_, message) in self._running.items():
+            lines[node].message = message or lines[node].message
         return lines
+
+    def _running_nodes(self) -> list[RunningNode]:
+        """Return the runs that began after the last fact about them, without those claimed again after their end."""
+        assert self._overview is not None
+        found = []
+        for (node, path), (attempt, message) in list(self._running.items()):
+            if self._overview.has_ended(node, path):
+                del self._running[(node, path)]
+                continue
+            run = self._overview.run(node, path)
+            found.append(RunningNode(node, path, attempt, 0 if run is None else run.latest, progress=message))
+        return found
 
     def _next_due(self, node: int) -> int | None:
         """Return the earliest time at which a wait of the node ends."""
@@ -184,7 +196,7 @@ class ProgressCounter:
         """Return the attempt of a node outside of items: of the one that runs, or the one to come."""
         assert self._overview is not None
         running, run = self._running.get((node, ())), self._overview.run(node, ())
-        attempt = running.attempt if running is not None else run.attempts if run is not None else 1
+        attempt = running[0] if running is not None else run.attempts if run is not None else 1
         return max(1, attempt) + (1 if retrying else 0)
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,12 @@ from starlette.types import Message
 from starlette.websockets import WebSocket
 from websockets.asyncio.client import connect
 
+from rune.runtime.queries.overview import Overview
 from rune.server.live import feed
 from rune.server.live.feed import EncodedEvent
 from rune.server.routes.executions import live
 from rune.server.routes.executions.live import EventSubscription
+from rune.server.views import overviews
 from tests.support.api_server import DEADLINE, HELLO, ITEMS, WAITS, RawStream, RunningServer, run
 from tests.support.async_test import async_test
 from tests.support.waiting import until
@@ -258,6 +262,53 @@ async def test_websocket_that_was_closed_is_sent_nothing_more() -> None:
     await live.send_events(socket, subscriber, None)
 
     assert 0 < len(sent) <= 2 * live.EVENTS_PER_TURN
+
+
+async def follow_counts(server: RunningServer) -> str:
+    """Follow the roll-ups of a new execution to its end; return its id."""
+    id = (await server.client.start("items", {"items": list(range(20))})).execution_id
+    opened = await server.stream(f"/executions/{id}/events?view=rollup")
+    assert any("splits" in event for event in [event async for event in opened.events()])
+    return id
+
+
+def kept_overviews() -> int:
+    gc.collect()
+    return sum(isinstance(each, Overview) for each in gc.get_objects())
+
+
+def test_counts_of_executions_are_dropped_with_the_last_follower(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(ITEMS)
+        before = kept_overviews()
+        followed = [await follow_counts(server) for _ in range(3)]
+        await until(lambda: not server.master.feeds.executions)
+        assert kept_overviews() == before
+
+        await server.get(f"/executions/{followed[0]}/graph")
+        opened = await server.stream(f"/executions/{followed[0]}/events?view=rollup&after=1")
+        assert [event async for event in opened.events()]
+        await until(lambda: not server.master.feeds.executions)
+        assert kept_overviews() == before + 1  # for the next graph
+
+    run(tmp_path, work)
+
+
+def test_counts_of_followed_executions_have_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overviews, "MAX_CACHED_BYTES", 1)
+
+    async def work(server: RunningServer) -> None:
+        await server.deploy(ITEMS)
+        before = kept_overviews()
+        async with AsyncExitStack() as followers:
+            for _ in range(4):
+                id = (await server.client.start("items", {"items": [1, 2]})).execution_id
+                await server.client.wait(id, DEADLINE)
+                feed = await followers.enter_async_context(server.master.feeds.subscribe(id))
+                assert b'"items":2' in await feed.rollup()
+                assert kept_overviews() == before + 1
+
+    run(tmp_path, work)
 
 
 def test_rollup_view_summarizes_split_items(tmp_path: Path) -> None:

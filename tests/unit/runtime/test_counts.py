@@ -12,8 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rune.cli.progress import ProgressCounter
-from rune.core.execution.fact import AttemptFailed, EffectStarted, ExecutionEnded, NodeResult, NodeSuspended
+from rune.core.execution.fact import (
+    AttemptFailed,
+    EffectStarted,
+    ExecutionEnded,
+    Fact,
+    NodeResult,
+    NodeSuspended,
+)
 from rune.core.execution.outcome import Error
+from rune.core.plan.model import Plan
 from rune.ports.journal import StoredFact
 from rune.ports.processes import RunningNode
 from rune.ports.queries import Event
@@ -28,7 +36,7 @@ from tests.support.counted_executions import (
     expected_counts,
     recorded_executions,
 )
-from tests.support.plans import aggregator, conditional, node, plan, split
+from tests.support.plans import aggregator, conditional, node, plan, race, split
 
 ENDED = ("success", "failed", "skipped", "cancelled")
 MAX_LOOKS = 25
@@ -71,7 +79,9 @@ def watched(events: list[Event], triggers: int) -> Counter[str]:
     return +Counter({status: kinds[status] for status in ("success", "failed", "cancelled")})
 
 
-@pytest.mark.parametrize("seed", [6, 15, 33, 68, 69, 84, 93, 98, 105, 119, 236, 244, 291, 301, 415, 591])
+@pytest.mark.parametrize(
+    "seed", [6, 15, 33, 68, 69, 84, 93, 98, 105, 119, 236, 244, 291, 301, 415, 591, 25103]
+)
 def test_counts_agree_where_they_once_did_not(seed: int) -> None:
     check(seed, Random(seed))
 
@@ -158,6 +168,53 @@ def check_any_order(recorded: Recorded, rng: Random) -> None:
 
 
 FAILED = Error("NO", "no")
+
+
+def shown(p: Plan, *facts: Fact) -> dict[str, str]:
+    """The states of the nodes in the graph after these facts."""
+    overview = Overview(p, 0)
+    for number, fact in enumerate(facts, start=1):
+        overview.add(StoredFact(number, fact))
+    return {name: each.state for name, each in graph_view(overview).nodes.items()}
+
+
+def test_node_after_a_halt_is_not_shown_as_skipped() -> None:
+    p = plan("start -> a -> b")
+    failed = NodeResult(p.index["a"], (), 5, "failed", failure=FAILED)
+
+    assert shown(p, failed)["b"] == "pending"
+    assert shown(p, failed, ExecutionEnded(6, "halted"))["b"] == "not_reached"
+
+
+def test_loser_of_a_race_is_shown_as_cancelled_once_that_is_recorded() -> None:
+    p = plan("start -> a -> m, start -> b -> m", m=race({"cancel_losers": True}))
+    a, b, m = (p.index[name] for name in "abm")
+    won = (NodeResult(a, (), 5, "ok"), NodeResult(m, (), 6, "ok"))
+
+    assert shown(p, *won)["b"] == "queued"
+    assert shown(p, *won, NodeResult(b, (), 7, "ok"))["b"] == "success"
+    assert shown(p, *won, NodeResult(b, (), 7, "cancelled"))["b"] == "cancelled"
+
+
+def test_aggregator_of_a_failed_split_is_skipped() -> None:
+    p = plan("start -> s -> a -> g, s -!-> b", s=split(error="branch"), g=aggregator())
+
+    states = shown(p, NodeResult(p.index["s"], (), 5, "failed", failure=FAILED))
+
+    assert (states["g"], states["a"], states["b"]) == ("skipped", "skipped", "queued")
+
+
+def test_rollup_counts_skipped_nodes() -> None:
+    p = plan("start -> s -> i -true-> a -> g, i -false-> b -> g", s=split(), i=conditional(), g=aggregator())
+    overview = Overview(p, 0)
+    s, i = p.index["s"], p.index["i"]
+    overview.add_fact(NodeResult(s, (), 5, "ok", items=2))
+    overview.add_fact(NodeResult(i, (s, 0), 6, "ok", outlet="true"))
+
+    (rollup,) = rollups_of(overview, (), 0)
+
+    assert rollup.nodes["b"] == {"pending": 1, "skipped": 1}
+    assert rollup.ended == 2
 
 
 def test_item_is_done_when_nothing_in_it_is_open() -> None:

@@ -113,7 +113,7 @@ def begins(state: int, known: Run | None, run: RunningNode) -> bool:
         return True
     if state not in (RETRYING, WAITING) or known is None:
         return False
-    resumed = state == WAITING and run.attempt == known.attempts and run.since >= known.told
+    resumed = state == WAITING and run.attempt == known.attempts and run.since >= known.latest
     return run.attempt > known.attempts or resumed
 
 

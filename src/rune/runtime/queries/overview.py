@@ -70,8 +70,8 @@ FIRST_RESULT = len(FIXED_OUTCOMES)
 """Outcomes from this number on are results."""
 
 RATE_WINDOW_S = 10
-MIN_CHANGED = 1_000
-"""Items of a split that are counted one by one after new facts. If more have changed, all are counted."""
+CHANGED_SHARE = 4
+"""If more than one of so many items of a split have changed, all are counted, otherwise those one by one."""
 
 
 class Run(msgspec.Struct, array_like=True):
@@ -84,7 +84,7 @@ class Run(msgspec.Struct, array_like=True):
     code: str = ""
     signal: str | None = None
     since: int = 0  # when it began to wait
-    told: int = 0  # time of the newest fact about it
+    latest: int = 0  # time of the newest fact about it
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -122,19 +122,20 @@ class Items:
         self.shapes: array[int] = array("I")
         """The shape of each item, as of the last count."""
         self.shape_counts: Counter[int] = Counter()
-        self._changed: set[int] | None = None
+        self.changed = bytearray()
+        """A 1 for each item whose outcomes have changed since the last count; the item may be new."""
 
-    def mark(self, item: int) -> None:
-        """Note that the outcomes of an item have changed since the last count."""
-        if self._changed is not None:
-            self._changed.add(item)
-            if len(self._changed) > max(MIN_CHANGED, self.count // 4):
-                self._changed = None
-
-    def take_changed(self) -> set[int] | None:
+    def take_changed(self) -> list[int] | None:
         """Return the items that changed since the last count; None: count all."""
-        changed, self._changed = self._changed, set()
-        return changed
+        changed, self.changed = self.changed, bytearray(self.count)
+        if changed.count(1) > self.count // CHANGED_SHARE:
+            return None
+        found: list[int] = []
+        item = changed.find(1)
+        while item >= 0:
+            found.append(item)
+            item = changed.find(1, item + 1)
+        return found
 
     def grow(self, count: int) -> None:
         """Make room for a number of items."""
@@ -142,6 +143,7 @@ class Items:
         if added <= 0:
             return
         self.count = count
+        self.changed.extend(b"\1" * added)
         for column in self.columns.values():
             column.outcomes.extend(bytes(added))
             column.durations.extend(array("I", bytes(4 * added)))
@@ -202,48 +204,56 @@ class Overview:
             if self._outcome(*key) in (0, OPENED):
                 began = fact.at if isinstance(fact, EffectStarted) else fact.began or fact.at
                 self._set(*key, RUNNING)
-                self._runs[key] = Run(attempts=fact.attempt, began=began, ended=fact.at, told=fact.at)
+                self._runs[key] = Run(attempts=fact.attempt, began=began, ended=fact.at, latest=fact.at)
 
     def has_ended(self, node: int, path: Path) -> bool:
         """Whether the result of a node is recorded."""
         return self._outcome(node, path) >= FIRST_RESULT
 
     def _add_result(self, fact: NodeResult) -> None:
-        key = (fact.node, fact.path)
-        run = self._runs.pop(key, None) if fact.path else self._runs.setdefault(key, Run())
-        began = fact.began or fact.at
-        if run is not None and run.began:
-            began = min(began, run.began)
+        if fact.items is not None:
+            self._table(fact.node, fact.path).grow(fact.items)
         key_of_outcome = (fact.status, fact.outlet, fact.items == 0)
         outcome = self._outcome_ids.get(key_of_outcome)
         if outcome is None:
             outcome = self._new_outcome(key_of_outcome)
-        if fact.items is not None:
-            self._table(fact.node, fact.path).grow(fact.items)
         if fact.path:
-            self._add_to_item(fact, outcome, began)
-        elif run is not None and self._root.get(fact.node, 0) < FIRST_RESULT:
+            self._add_to_item(fact, outcome)
+        elif self._root.get(fact.node, 0) < FIRST_RESULT:
             self._root[fact.node] = outcome
-            run.attempts, run.began, run.ended, run.due = fact.attempt, began, fact.at, None
+            run = self._runs.setdefault((fact.node, ROOT), Run())
+            run.began = _earlier(fact.began or fact.at, run.began)
+            run.attempts, run.ended, run.due = fact.attempt, fact.at, None
             run.code = "" if fact.failure is None else fact.failure.code
 
-    def _add_to_item(self, fact: NodeResult, outcome: int, began: int) -> None:
+    def _add_to_item(self, fact: NodeResult, outcome: int) -> None:
+        """Add a result inside an item. Nearly all facts of a large execution are such results: it takes few steps."""
         items, item = self._cell(fact.path)
         column = items.columns.get(fact.node)
         if column is None or column.outcomes[item] >= FIRST_RESULT:
             return
-        code = "" if fact.failure is None else fact.failure.code
+        run, at = self._runs.pop((fact.node, fact.path), None), fact.at
+        began = fact.began or at
+        if run is not None:
+            began = _earlier(began, run.began)
         column.outcomes[item] = outcome
-        column.durations[item] = min(MAX_MS, max(0, fact.at - began))
-        column.attempts[item] = min(255, fact.attempt)
-        column.codes[item] = self._code(code)
-        self._mark(items, item)
-        self._count_second(items.split, fact.at // 1_000)
-        self._extend(items, item, began, fact.at)
+        column.attempts[item] = fact.attempt if fact.attempt < MAX_BYTE else MAX_BYTE
+        if began < at:
+            column.durations[item] = min(MAX_MS, at - began)
         if fact.failure is not None:
-            known = self.failures.setdefault(items.split, [])
-            if len(known) < MAX_FAILURES:
-                known.append(Failure(fact.node, fact.path, code, fact.failure.message))
+            self._add_failure(fact, column, items, item)
+        items.changed[item] = 1
+        if items.path:
+            self._mark(*self._cell(items.path))
+        self._count_second(items.split, at // 1_000)
+        self._extend(items, item, began, at)
+
+    def _add_failure(self, fact: NodeResult, column: Column, items: Items, item: int) -> None:
+        assert fact.failure is not None
+        column.codes[item] = self._code(fact.failure.code)
+        known = self.failures.setdefault(items.split, [])
+        if len(known) < MAX_FAILURES:
+            known.append(Failure(fact.node, fact.path, fact.failure.code, fact.failure.message))
 
     def _add_progress(self, fact: AttemptFailed | NodeSuspended | EffectStarted | RaceWinner) -> None:
         known = self._outcome(fact.node, fact.path)
@@ -257,9 +267,9 @@ class Overview:
         began = fact.at if isinstance(fact, EffectStarted) else fact.began or fact.at
         run.began = min(run.began or began, began)
         failed = isinstance(fact, AttemptFailed)
-        if (fact.attempt, failed, fact.at) < (run.attempts, known == RETRYING, run.told):
+        if (fact.attempt, failed, fact.at) < (run.attempts, known == RETRYING, run.latest):
             return
-        run.attempts, run.told = fact.attempt, fact.at
+        run.attempts, run.latest = fact.attempt, fact.at
         run.due, run.signal = None, None
         if isinstance(fact, AttemptFailed):
             run.code, run.due = fact.failure.code, self._retry_due(fact)
@@ -282,7 +292,7 @@ class Overview:
         seconds = self._seconds.get(split)
         if seconds is None:
             seconds = self._seconds[split] = {}
-        if second in seconds:
+        elif second in seconds:
             seconds[second] += 1
             return
         seconds[second] = 1
@@ -328,22 +338,26 @@ class Overview:
 
     def _mark(self, items: Items, item: int) -> None:
         """Note that an item has changed, and the items around it, whose states depend on it."""
-        items.mark(item)
+        items.changed[item] = 1
         while items.path:
             items, item = self._cell(items.path)
-            items.mark(item)
+            items.changed[item] = 1
 
     def _extend(self, items: Items, item: int, began: int, until: int) -> None:
-        start = min(MAX_MS, max(0, began - self.started_at)) + 1
-        end = min(MAX_MS, max(0, until - self.started_at)) + 1
-        items.starts[item] = min(start, items.starts[item] or start)
-        items.ends[item] = max(end, items.ends[item])
+        start, end = began - self.started_at, until - self.started_at
+        if start < 0 or end < 0 or start > MAX_MS or end > MAX_MS:
+            start, end = min(MAX_MS, max(0, start)), min(MAX_MS, max(0, end))
+        if start < (items.starts[item] or MAX_MS + 2) - 1:
+            items.starts[item] = start + 1
+        if end >= items.ends[item]:
+            items.ends[item] = end + 1
 
     def _cell(self, path: Path) -> tuple[Items, int]:
-        items = self._table(path[-2], path[:-2])
-        if path[-1] >= items.count:
-            items.grow(path[-1] + 1)
-        return items, path[-1]
+        item = path[-1]
+        items = self._tables.get((path[-2], path[:-2])) or self._table(path[-2], path[:-2])
+        if item >= items.count:
+            items.grow(item + 1)
+        return items, item
 
     def _table(self, split: int, path: Path) -> Items:
         items = self._tables.get((split, path))
@@ -420,13 +434,17 @@ class Overview:
         row = tuple(column.outcomes[item] for column in items.columns.values())
         return row + tuple(self._nested(split, (*items.path, items.split, item)) for split in items.nested)
 
-    def _signatures(self, items: Items) -> Iterator[tuple[int, ...]]:
-        """Yield the outcomes of each item. Items with the same outcomes have the same states."""
+    def _signatures(self, items: Items, some: Sequence[int] | None = None) -> Iterator[tuple[int, ...]]:
+        """Yield the outcomes of all items, or of some. Items with the same outcomes have the same states."""
+        chosen = range(items.count) if some is None else some
         if not items.nodes:
-            return iter([()] * items.count)
-        if not items.nested:
-            return zip(*(column.outcomes for column in items.columns.values()), strict=True)
-        return (self._signature(items, item) for item in range(items.count))
+            return iter([()] * len(chosen))
+        if items.nested:
+            return (self._signature(items, item) for item in chosen)
+        outcomes = [column.outcomes for column in items.columns.values()]
+        if some is not None:
+            return zip(*(map(each.__getitem__, some) for each in outcomes), strict=True)
+        return zip(*outcomes, strict=True)
 
     def shapes(self, items: Items) -> array[int]:
         """Return the shape of each item."""
@@ -441,11 +459,14 @@ class Overview:
             untouched = self._shape(items.split, (0,) * (len(items.nodes) + len(items.nested)))
             items.shapes.extend(array("I", [untouched]) * added)
             items.shape_counts[untouched] += added
-        for item in changed:
-            before, after = items.shapes[item], self._shape(items.split, self._signature(items, item))
-            items.shapes[item] = after
-            items.shape_counts[before] -= 1
-            items.shape_counts[after] += 1
+        if not changed:
+            return items.shapes
+        ids = _Memo(partial(self._shape, items.split))
+        after = [ids[each] for each in self._signatures(items, changed)]
+        items.shape_counts.subtract(items.shapes[item] for item in changed)
+        items.shape_counts.update(after)
+        for item, shape in zip(changed, after, strict=True):
+            items.shapes[item] = shape
         return items.shapes
 
     def counts(self, items: Items) -> list[tuple[ScopeStates, int]]:
@@ -561,7 +582,7 @@ class Overview:
 
     def _restore(self, table: _Table) -> None:
         items = self._table(table.split, table.path)
-        items.count = table.count
+        items.count, items.changed = table.count, bytearray(b"\1" * table.count)
         items.starts, items.ends = array("I", table.starts), array("I", table.ends)
         for node, outcomes, durations, attempts, codes in table.columns:
             items.columns[node] = Column(
@@ -571,7 +592,7 @@ class Overview:
     @property
     def size(self) -> int:
         """About how many bytes it needs."""
-        cells = sum(each.count * (8 * len(each.nodes) + 12) for each in self._tables.values())
+        cells = sum(each.count * (8 * len(each.nodes) + 13) for each in self._tables.values())
         return 20_000 + cells + 400 * (len(self._runs) + len(self._tables))
 
 
@@ -596,6 +617,11 @@ class _Encoded(msgspec.Struct):
     runs: list[tuple[int, Path, Run]]
     failures: list[tuple[int, Failure]]
     tables: list[_Table]
+
+
+def _earlier(began: int, known: int) -> int:
+    """Return the earlier of two beginnings, of which the second may be unknown, 0."""
+    return known if 0 < known < began else began
 
 
 def _bodies(plan: Plan) -> Mapping[int, tuple[tuple[int, ...], tuple[int, ...]]]:

@@ -220,7 +220,7 @@ class ExecutionFeed:
             moment = time.monotonic()
             if number != self.last and (moment - made >= ROLLUP_INTERVAL_S or self.ended):
                 last = self.last
-                overview = await self._overviews.of(self.execution)
+                overview = await self._overviews.of(self.execution, followed=True)
                 splits = rollups_of(overview, self.now.shown, time.time_ns() // 1_000_000)
                 body = _ENCODER.encode(Rollup(number=overview.number, splits=splits))
                 data = b"event: rollup\ndata: %b\n\n" % body if splits else b""
@@ -459,6 +459,7 @@ class FeedRegistry:
         else:
             del self._open[feed.execution]
             self._notifier.leave(feed)
+            self._overviews.release(feed.execution)
 
     @contextmanager
     def awaiting(self, execution: str) -> Iterator[PendingEnd]:

@@ -1,8 +1,9 @@
 """Overviews of single executions, kept for the next request.
 
-The first request for an overview reads all facts of an execution, later ones only those that were added. The overview
-of a long execution that has ended is stored beside its blobs, so that no process reads its facts for it again;
-retention removes it with the execution.
+The first request for an overview reads all facts of an execution, later ones only those that were added. Those that
+were read last are kept, within a limit on their size; one that only a stream of roll-ups reads is dropped with the last
+subscriber. The overview of a long execution that has ended is stored beside its blobs, so that no process reads its
+facts for it again; retention removes it with the execution.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ class OverviewCache:
         self._replays: OrderedDict[str, Overview] = OrderedDict()
         self._locks: dict[str, asyncio.Lock] = {}
         self._stored: set[str] = set()
+        self._requested: set[str] = set()  # cached for the next request
 
-    async def of(self, execution: str) -> Overview:
-        """Return the overview of an execution up to now."""
+    async def of(self, execution: str, *, followed: bool = False) -> Overview:
+        """Return the overview of an execution up to now. `followed`: it is read until `release`, not by a request."""
         lock = self._locks.setdefault(execution, asyncio.Lock())
         try:
             async with lock:
@@ -48,11 +50,19 @@ class OverviewCache:
                 await self._follow(execution, found)
                 await self._add_claims(execution, found)
                 self._cache(execution, found)
+                if not followed:
+                    self._requested.add(execution)
                 await self._store(execution, found)
                 return found
         finally:
             if not lock.locked():
                 self._locks.pop(execution, None)
+
+    def release(self, execution: str) -> None:
+        """Drop the overview of an execution that nobody follows any more, unless a request has read it."""
+        if execution not in self._requested:
+            self._cached.pop(execution, None)
+            self._stored.discard(execution)
 
     async def at(self, execution: str, number: int) -> Overview:
         """Return the overview of an execution as it was after an event."""
@@ -110,6 +120,7 @@ class OverviewCache:
         while len(self._cached) > 1 and total > MAX_CACHED_BYTES:
             dropped, old = self._cached.popitem(last=False)
             self._stored.discard(dropped)
+            self._requested.discard(dropped)
             total -= old.size
 
     async def _store(self, execution: str, overview: Overview) -> None:
