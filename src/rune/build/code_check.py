@@ -21,7 +21,9 @@ ROOTS = frozenset({"trigger", "item", "index", "error", "execution", "payload"})
 _CONSTRUCTORS = frozenset({*KEYWORDS, "node"})
 _TEXTS = frozenset({"expr", "template"})
 _RECORDS = frozenset({"Retry", "Settings", "Handler"})
-_IMPORTED = _CONSTRUCTORS | _TEXTS | {"Workflow", *_RECORDS, "fn"}
+IMPORTED = _CONSTRUCTORS | _TEXTS | {"Workflow", *_RECORDS, "fn"}
+"""The names that the code may import. No variable may have one of them, so that each always means what `rune.build`
+means by it; the writer names its variables by this rule too."""
 _FUNCTIONS = frozenset(
     name
     for name, each in vars(fn).items()
@@ -105,12 +107,12 @@ class _Checker:
 
     def _import(self, statement: ast.ImportFrom) -> None:
         for each in statement.names:
-            if each.name not in _IMPORTED or each.asname is not None:
+            if each.name not in IMPORTED or each.asname is not None:
                 self._refuse(statement, f"the import of `{each.name}`")
             self._imported.add(each.name)
 
     def _name(self, place: ast.stmt, name: str) -> None:
-        if name in self._imported or name in _IMPORTED or name.startswith("_"):
+        if name in IMPORTED or name.startswith("_"):
             self._refuse(place, f"the variable `{name}`")
         self._items.discard(name)
         self._made.add(name)

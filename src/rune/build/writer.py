@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from rune.build import nodes
-from rune.build.code_check import check_code
+from rune.build.code_check import IMPORTED, check_code
 from rune.build.graph import COMMON, Comment, Comments, comment_text
 from rune.build.nodes import KEYWORDS, TEXTS, WHOLE
 from rune.core.definition.model import Definition, ErrorPolicy, HookHandler, Pin, Retry, Settings
@@ -107,19 +107,7 @@ class _Emitter:
         self._imports = {"Workflow"}
         self._names: dict[str, str] = {}
         self._made: set[str] = set()
-        constructors = {each.type for each in definition.nodes if each.type in KEYWORDS}
-        self._taken = {
-            "flow",
-            "Workflow",
-            "Retry",
-            "Settings",
-            "Handler",
-            "expr",
-            "template",
-            "node",
-            *constructors,
-            *_BUILTINS,
-        }
+        self._taken = {"flow", *IMPORTED, *_BUILTINS}
         self._policies = {each.id: each.error for each in definition.nodes}
         self._error_edges: dict[str, list[str]] = {}
         for edge in definition.edges:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import builtins
 import json
+import keyword
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import rune.build
 from rune.build import Workflow
+from rune.build.code_check import IMPORTED, ROOTS
 from rune.build.operations import load_source
 from rune.core.definition.model import canonical
 from rune.core.definition.parser import parse_data
@@ -33,6 +38,12 @@ def conformance_documents() -> Iterator[tuple[str, Any]]:
             yield case.name, expand(case.document)
         for at, each in enumerate(case.workflows):
             yield f"{case.name}-{at}", expand(each)
+
+
+TAKEN = sorted(
+    {*rune.build.__all__, *IMPORTED, *ROOTS, *keyword.kwlist, *keyword.softkwlist, *dir(builtins), "flow", "rune"}
+)
+"""Names that mean something in Python, in `rune.build` or in the code that is written."""
 
 
 def canonical_form(document: Any) -> bytes | None:
@@ -60,6 +71,25 @@ def test_example_passes_all_laws(path: Path) -> None:
     assert flow.to_yaml() == text
     check_python(flow)
     assert Workflow.load(load_source(flow.to_python()).to_yaml()) == flow
+
+
+def named(flow: str, *ids: str) -> Workflow:
+    """A workflow with these ids whose nodes follow each other and read what the first one returns."""
+    nodes = [
+        {"id": id, "type": "log", "parameters": {"message": f"${ids[0]}.a" if at else "begun"}}
+        for at, id in enumerate(ids)
+    ]
+    edges = [{"src": src, "dst": dst} for src, dst in pairwise(ids)]
+    return Workflow.load({"id": flow, "nodes": nodes, "edges": edges})
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_node_and_workflow_may_have_a_name_that_the_code_uses(name: str) -> None:
+    check_python(named(name, name, f"{name}_", f"{name}_2"))
+
+
+def test_nodes_may_have_all_names_that_the_code_uses() -> None:
+    check_python(named("w", *TAKEN))
 
 
 def test_conformance_documents_pass_laws_1_and_2() -> None:
