@@ -75,7 +75,9 @@ class _Checker:
         self._operators = operators
         self._imported: set[str] = set()
         self._made: set[str] = set()
-        """The variables of the code: `flow` and the nodes."""
+        """The variables of the code: the workflow and the nodes."""
+        self._flows: set[str] = set()
+        """The variables that hold a workflow."""
         self._items: set[str] = set()
         """The variables that hold an item: `with split(…) as item`."""
 
@@ -94,6 +96,8 @@ class _Checker:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call() as call):
                 self._place(call, "Workflow" if not placing else None)
                 self._name(statement, name)
+                if not placing:
+                    self._flows.add(name)
             case ast.With(items=items, body=body):
                 self._open(statement, items, placing=placing)
                 for each in body:
@@ -115,6 +119,7 @@ class _Checker:
         if name in IMPORTED or name.startswith("_"):
             self._refuse(place, f"the variable `{name}`")
         self._items.discard(name)
+        self._flows.discard(name)
         self._made.add(name)
 
     def _open(self, place: ast.stmt, items: list[ast.withitem], *, placing: bool) -> None:
@@ -122,6 +127,10 @@ class _Checker:
             match each:
                 case ast.withitem(context_expr=ast.Name(id=name), optional_vars=None) if name in self._made:
                     continue
+                case ast.withitem(context_expr=ast.Call() as call, optional_vars=ast.Name(id=name)) if not placing:
+                    self._place(call, "Workflow")
+                    self._name(place, name)
+                    self._flows.add(name)
                 case ast.withitem(context_expr=context, optional_vars=None | ast.Name() as target) if placing:
                     if isinstance(context, ast.Call):
                         self._place(context, None)
@@ -188,11 +197,9 @@ class _Checker:
                 name in _TEXTS and name in self._imported
             ):
                 return
-            case ast.Attribute(value=ast.Name(id="flow"), attr=name) if (
-                name in ROOTS and "flow" in self._made
-            ):
+            case ast.Attribute(value=ast.Name(id=name), attr=root) if name in self._flows and root in ROOTS:
                 return
-            case ast.Attribute(value=ast.Name(id=name), attr="out") if name in self._made and name != "flow":
+            case ast.Attribute(value=ast.Name(id=name), attr="out") if name in self._made - self._flows:
                 return
             case ast.Name(id=name) if name in self._items:
                 return
@@ -240,7 +247,7 @@ class _Checker:
             case ast.BinOp(left=left, op=ast.RShift(), right=right):
                 self._end(right)
                 self._edges(left) if isinstance(left, ast.BinOp) else self._start(left)
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="flow"), attr="edge")) if "flow" in self._made:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="edge")) if name in self._flows:
                 for each in (*value.args, *(each.value for each in value.keywords)):
                     if not _is_literal(each):
                         self._end(each)

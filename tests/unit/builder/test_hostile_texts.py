@@ -250,6 +250,11 @@ def test_encoding_in_a_comment_of_the_document_is_not_the_encoding_of_the_code()
         ("from rune.build import Workflow\nflow = Workflow('a')\nflow.data['x'] >> flow", "flow.data"),
         ("from rune.build import Workflow\nflow = Workflow('a')\nwith open('x'):\n    pass", "with open"),
         ("from rune.build import Workflow\nflow = Workflow('a')\nflow.edge(open('x'), 'b')", "open"),
+        ("from rune.build import Workflow\nwith Workflow(open('x')) as flow:\n    pass", "open"),
+        ("from rune.build import Workflow\nwith Workflow('a') as open:\n    n = open('x')", "open"),
+        ("from rune.build import Workflow\nwith Workflow('a') as Workflow:\n    pass", "variable `Workflow`"),
+        ("from rune.build import Workflow\nwith Workflow('a') as flow, open('x') as y:\n    pass", "open"),
+        ("from rune.build import Workflow, log\nwith log('a') as flow:\n    pass", "log('a')"),
         (
             "from rune.build import Workflow, log\nflow = Workflow('a')\nwith flow:\n    n = log(f'{flow.trigger!r}')",
             "!r",
@@ -288,6 +293,20 @@ def test_hand_written_operators_and_functions_declare_a_workflow() -> None:
     with pytest.raises(ForeignCodeError):
         check_code(code, operators=False)
     assert len(load_source(code)) == 5
+
+
+@pytest.mark.parametrize("variable", ["flow", "orders"])
+@pytest.mark.parametrize("opening", ["{0} = Workflow('a')\nwith {0}:", "with Workflow('a') as {0}:"])
+def test_workflow_is_declared_in_either_form_under_any_name(opening: str, variable: str) -> None:
+    code = (
+        "from rune.build import Workflow, input, log\n"
+        + opening.format(variable)
+        + f"\n    start = input('start')\n    log('line', message=f'{{{variable}.trigger.name}}')\n"
+        + f"{variable}.edge('start', 'line')\n"
+    )
+    check_code(code)
+
+    assert len(load_source(code)) == 2
 
 
 @pytest.mark.parametrize("digits", [19, 30, 5_000])
