@@ -645,6 +645,8 @@ def wait(
     EXPRESSION_ERROR: a parameter cannot be evaluated
     BAD_PARAMETER: the date or amount is not valid
     LIMIT_EXCEEDED: the wait is longer than a century
+    SIGNAL_MISMATCH: the value of the signal is none of `choices` or violates `schema`; the node waits
+        again
     """
     made: Node = place(
         "wait",

@@ -78,10 +78,11 @@ def check_schema(schema: dict[str, Any]) -> list[Problem]:
         return [_too_expensive("inputs", f"the schema cannot be checked: {error.message}")]
 
 
-def check_value(schema: dict[str, Any], value: Any) -> list[Problem]:
-    """Return where a start payload violates its schema, at most `_MAX_REPORTED` problems."""
+def check_value(schema: dict[str, Any], value: Any, meter: Meter | None = None) -> list[Problem]:
+    """Return where a start payload violates its schema, at most `_MAX_REPORTED` problems. `meter`: a budget that the
+    check shares with other work."""
     try:
-        found = Check(schema, _METER.get() or _limited(MAX_CHECK_S), _MAX_REPORTED).run(value)
+        found = Check(schema, meter or _METER.get() or _limited(MAX_CHECK_S), _MAX_REPORTED).run(value)
     except TimeBudgetError as error:
         return [_too_expensive("input", f"the value cannot be checked against its schema: {error.message}")]
     except (UnusableSchemaError, ExpressionError) as error:

@@ -6,6 +6,7 @@ from rune.core.execution.control import deliver_signal, end_execution
 from rune.core.execution.fact import EffectStarted, ExecutionEnded, NodeSuspended, SignalReceived, fact_key
 from rune.core.execution.fold import fold
 from rune.core.execution.outcome import Suspend
+from rune.core.execution.retry import SIGNAL_MISMATCH
 from rune.core.execution.state import may_run
 from rune.core.execution.step import step
 from rune.core.execution.token import TokenPurpose, parse_path
@@ -164,6 +165,31 @@ def test_timed_out_signal_wait_is_retried() -> None:
     execution.signal("go", "s1")
     execution.fail("a")
     assert execution.facts[-1].signal == "s1"  # type: ignore[union-attr]
+
+
+def test_node_that_does_not_accept_its_signal_waits_for_the_next_one() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+    execution.signal("go", "s1")
+    execution.signal("go", "s2")
+    execution.suspend("a", signal="go")
+    assert execution.token("a").signal == "s1"
+
+    execution.fail("a", code=SIGNAL_MISMATCH)
+    execution.fire("retry", "a")
+    execution.suspend("a", signal="go")
+
+    assert (execution.token("a").signal, execution.token("a").attempt) == ("s2", 2)
+    assert folded(execution) == {"a@/ s2"}
+    execution.ok("a")
+    assert [execution.facts[-1].signal, execution.queue] == ["s2", {"b@/"}]  # type: ignore[union-attr]
+
+
+def test_node_that_took_no_signal_fails_with_any_code() -> None:
+    execution = ExecutionDriver(plan(CHAIN))
+
+    execution.fail("a", code=SIGNAL_MISMATCH)
+
+    assert execution.result("a").status == "failed"
 
 
 def test_signal_of_failed_attempt_is_not_reused() -> None:

@@ -7,6 +7,9 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.token import fraction
 from rune.core.node_type import PERMANENT_CODES
 
+SIGNAL_MISMATCH = "SIGNAL_MISMATCH"
+"""The error code of a node that does not accept the signal which resumed it. It waits again, whatever its policy is."""
+
 MAX_BACKOFF_MS = 36_525 * 86_400_000  # a node cannot postpone its retry by more than a century
 
 

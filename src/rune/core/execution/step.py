@@ -19,7 +19,7 @@ from rune.core.execution.decision import (
 )
 from rune.core.execution.fact import AttemptFailed, NodeResult, NodeSuspended, TokenFact
 from rune.core.execution.outcome import Error, ErrorOrigin, Failure, FanOut, Outcome, Output, Suspend
-from rune.core.execution.retry import is_retried
+from rune.core.execution.retry import SIGNAL_MISMATCH, is_retried
 from rune.core.execution.routing import activate_edges, propagate_dead_edges, routes
 from rune.core.execution.token import Path, Ref, Token, TokenPurpose
 from rune.core.limits import LIMITS, Limits
@@ -173,7 +173,8 @@ def fact_for_outcome(
 
 
 def _failed(node: NodePlan, token: Token, now: int, error: Error) -> TokenFact:
-    if is_retried(node.retry, token.attempt, error, node.type.permanent):
+    waits_again = token.signal is not None and error.code == SIGNAL_MISMATCH
+    if waits_again or is_retried(node.retry, token.attempt, error, node.type.permanent):
         return AttemptFailed(token.node, token.path, now, token.attempt, error, token.signal)
     return _result(node, token, now, "failed", failure=error)
 

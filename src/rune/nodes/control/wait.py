@@ -12,7 +12,10 @@ from msgspec.structs import replace
 from rune.core.definition import problems
 from rune.core.definition.problems import Problem
 from rune.core.execution.outcome import Outcome, Output, Suspend
+from rune.core.execution.retry import SIGNAL_MISMATCH
+from rune.core.expr.budget import METER
 from rune.documents.json_schema import check_schema
+from rune.documents.signal_form import check_signal_value
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.schema import Model, Unit, declare, missing
@@ -96,6 +99,7 @@ TYPE = declare(
         "EXPRESSION_ERROR": "a parameter cannot be evaluated",
         "BAD_PARAMETER": "the date or amount is not valid",
         "LIMIT_EXCEEDED": "the wait is longer than a century",
+        SIGNAL_MISMATCH: "the value of the signal is none of `choices` or violates `schema`; the node waits again",
     },
     suspends=True,
     signals=_signals,
@@ -113,7 +117,18 @@ def run(call: NodeCall[Parameters]) -> Outcome:
     """Suspend on the first run; return what ended the wait when resumed."""
     parameters = call.parameters
     if parameters.resume == "signal":
-        return Output(call.signal) if call.resumed else Suspend(signal=parameters.name or call.node)
+        name = parameters.name or call.node
+        if not call.resumed:
+            return Suspend(signal=name)
+        problems = check_signal_value(
+            {"schema": parameters.schema, "choices": parameters.choices}, call.signal, call.scope.get(METER)
+        )
+        if problems:
+            found = "; ".join(f"{each.path}: {each.message}" for each in problems)
+            raise NodeFailure(
+                f"the value of the signal `{name}` is not accepted: {found}", code=SIGNAL_MISMATCH
+            )
+        return Output(call.signal)
     if call.resumed:
         return Output({"resume_at": call.now if call.due is None else call.due, "timer_id": call.timer_id})
     due = _date(parameters) if parameters.resume == "date_time" else call.now + _interval(parameters)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rune.core.definition.parser import NO_PINS, Pins
-from rune.core.definition.problems import INPUT_MISMATCH, Problem, did_you_mean
+from rune.core.definition.problems import did_you_mean
 from rune.core.execution.decision import FinishExecution
 from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, Fact, PauseChanged, SignalReceived
 from rune.core.execution.outcome import Error
@@ -22,7 +22,6 @@ from rune.core.execution.token import ROOT, Path, parse_path, path_text
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
 from rune.core.start_keys import check_signal_key, stored_key
-from rune.documents.json_schema import check_value
 from rune.errors import InvalidDocumentError, RuneError
 from rune.ports.journal import (
     ExecutionEndedError,
@@ -31,6 +30,7 @@ from rune.ports.journal import (
 )
 from rune.ports.processes import RunningSnapshot
 from rune.ports.retention import RetentionResult, Rule
+from rune.ports.state import Listener
 from rune.ports.workflows import LATEST, ChosenVersion, chosen_by, number_of
 from rune.runtime import failpoint
 from rune.runtime.backend import Backend
@@ -52,7 +52,7 @@ from rune.runtime.services.rerun_changes import (
     replace_payload,
     with_parameters,
 )
-from rune.runtime.services.signal_checks import check_item, check_open
+from rune.runtime.services.signal_checks import check_accepted, open_takers, open_takers_of_item
 from rune.runtime.services.start_limits import Limiter
 from rune.runtime.stored_values import store_value
 
@@ -100,32 +100,6 @@ def signal_names(plan: Plan) -> tuple[str, ...] | None:
                 return None
             found.update(names)
     return tuple(sorted(found))
-
-
-def check_signal_value(plan: Plan, name: str, value: object) -> None:
-    """Raise InvalidDocumentError if the value does not match the node that waits for this signal: its `schema`, or an
-    object with one of its `choices` as `choice`."""
-    waiting_nodes = [
-        node.node.parameters
-        for node in plan.nodes
-        if node.type.suspends and name in (node.type.signals(node.id, node.node.parameters) or ())
-    ]
-    if len(waiting_nodes) != 1:
-        return
-    schema, choices = waiting_nodes[0].get("schema"), waiting_nodes[0].get("choices")
-    problems: list[Problem] = []
-    if isinstance(choices, list):
-        chosen = value.get("choice") if isinstance(value, dict) else None
-        if chosen not in choices:
-            message = f"must be one of {', '.join(map(str, choices))}"
-            problems.append(Problem("value.choice", INPUT_MISMATCH, message, "see `choices` of the node"))
-    if isinstance(schema, dict):
-        problems += [
-            msgspec.structs.replace(each, path=each.path.replace("input", "value", 1), hint="")
-            for each in check_value(schema, value)
-        ]
-    if problems:
-        raise InvalidDocumentError(tuple(problems))
 
 
 class ExecutionService:
@@ -263,8 +237,8 @@ class ExecutionService:
             ) from None
         plan = await self._plans.plan(accepted.hash)
         await self._check_signal_name(execution, plan, name, key)
-        await checked(partial(check_signal_value, plan, name, decoded.value))
-        path = await self._resolve_item(execution, plan, name, item, key)
+        path, takers = await self._resolve_item(execution, plan, name, item, key)
+        await checked(partial(check_accepted, plan, takers, decoded.value))
         id = key or secrets.token_hex(8)
         # Named by its content: another value under the same key must not take the place of the first.
         name_of = hashlib.blake2b(value, digest_size=8).hexdigest()
@@ -291,21 +265,12 @@ class ExecutionService:
             code="UNKNOWN_SIGNAL",
         )
 
-    async def _check_taken(
-        self, execution: str, plan: Plan, name: str, path: Path | None, key: str | None
-    ) -> None:
-        """Raise if no node can take the signal any more. One that is stored under this key was sent in time."""
-        if key is not None and await self._journal.signal(execution, key) is not None:
-            return
-        if path is None:
-            check_open(plan, await self._state.recorded(execution), name)
-        else:
-            await check_item(self._journal, execution, plan, name, path)
-
     async def _resolve_item(
         self, execution: str, plan: Plan, name: str, item: str | None, key: str | None
-    ) -> Path | None:
-        """Return the lineage that receives the signal. Raise if several items wait and none is named."""
+    ) -> tuple[Path | None, list[int]]:
+        """Return the lineage that receives the signal, and the nodes that can take it; none if it is stored under this
+        key, as it was sent in time. Raise if several items wait and none is named, or if no node can take it."""
+        repeated = key is not None and await self._journal.signal(execution, key) is not None
         if item is not None:
             path = parse_path(item, plan.index)
             if path is None:
@@ -313,23 +278,34 @@ class ExecutionService:
                     f"`{item}` is not an item of this workflow; an item is written as `users:5`",
                     code="BAD_ITEM",
                 )
-            await self._check_taken(execution, plan, name, path, key)
-            return path
-        waiting = [
-            each.path for each in await self._state.waiting_for_signal(execution) if each.signal == name
-        ]
+            if repeated:
+                return path, []
+            takers = await open_takers_of_item(self._journal, execution, plan, name, path)
+            if len(takers) > 1:
+                listeners = await self._listeners(execution, name)
+                takers = [each.node for each in listeners if each.path == path][:1] or takers
+            return path, takers
+        listeners = await self._listeners(execution, name)
+        waiting = [each.path for each in listeners]
         if not waiting:
-            await self._check_taken(execution, plan, name, None, key)
-        if len(waiting) <= 1:
-            return waiting[0] if waiting else None
+            state = None if repeated else await self._state.recorded(execution)
+            return None, [] if state is None else open_takers(plan, state, name)
+        # The one that has waited longest is the first, and takes the signal.
+        takers = [] if repeated else [listeners[0].node]
+        if len(waiting) == 1:
+            return waiting[0], takers
         if not any(waiting):
-            return ROOT
+            return ROOT, takers
         shown = ", ".join(path_text(path, plan.ids).lstrip("/") or "/" for path in waiting[:10])
         more = f" and {len(waiting) - 10} more" if len(waiting) > 10 else ""
         raise RequestRefusedError(
             f"{len(waiting)} items wait for the signal `{name}`; name one of {shown}{more}",
             code="AMBIGUOUS_SIGNAL",
         )
+
+    async def _listeners(self, execution: str, name: str) -> list[Listener]:
+        """Return the tokens that wait for a signal, the one that has waited longest first."""
+        return [each for each in await self._state.waiting_for_signal(execution) if each.signal == name]
 
     @audited("execution.cancel", "execution")
     async def cancel(self, execution: str, reason: str = "") -> str:
