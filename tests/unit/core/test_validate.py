@@ -421,6 +421,26 @@ class TestPolicies:
 
         assert problem_codes(raw, warnings=True) == [("nodes[1].timeout", codes.NO_EFFECT)]
 
+    def test_timeout_of_a_node_that_joins_is_warned_with_the_parameter_that_counts(self) -> None:
+        raw = document(
+            [
+                node("t", "input"),
+                node("s", "split", {"input_array": [1]}),
+                node("i", "noop"),
+                node("all", "aggregator", timeout=2),
+                node("m", "merge", {"timeout": 3}, timeout=2),
+            ],
+            "t>s",
+            "s>i",
+            "i>all",
+            "all>m",
+        )
+
+        found = validate(parsed(raw), standard_catalogue())
+        warned = [each for each in found if each.code == codes.NO_EFFECT]
+        assert [each.path for each in warned] == ["nodes[3].timeout", "nodes[4].timeout"]
+        assert all("`parameters.timeout`" in each.message for each in warned)
+
     def test_fields_without_effect_are_warned(self) -> None:
         raw = document(
             [

@@ -298,6 +298,9 @@ def _warn_no_effect(subject: ValidationInput, at: int, node: Node, kind: NodeTyp
     elif node.timeout is not None and kind.waits_for_time(node.parameters):
         message = f"`timeout` has no effect: `{node.id}` ends at the time that it waits for"
         subject.warn(f"{place}.timeout", problems.NO_EFFECT, message)
+    elif node.timeout is not None and (kind.merges or kind.joins_items):
+        message = f"`timeout` has no effect: how long `{node.id}` waits for its edges is `parameters.timeout`"
+        subject.warn(f"{place}.timeout", problems.NO_EFFECT, message)
     rule = kind.join_rule(node.parameters)
     if rule.cancel_losers and rule.opens == "all":
         message = "`cancel_losers` has no effect: a join that waits for all edges has no losers"
