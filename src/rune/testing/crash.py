@@ -94,6 +94,7 @@ class CrashTester:
         base: Path,
         mocks: Mocks,
         *,
+        nodes: Sequence[str] = (),
         at: str | None = None,
         most: int | None = None,
         coverage: Coverage | None = None,
@@ -101,6 +102,7 @@ class CrashTester:
         self._coverage = coverage
         self._base = base
         self._mocks = mocks
+        self._nodes = tuple(nodes)
         self._at = at
         self._most = most
         self._count = 0
@@ -149,7 +151,7 @@ class CrashTester:
         # Before the fork, so that the children need not do it, nor import what it needs.
         registry = MockingRegistry(self._mocks, _no_sleep)
         for each in (*self._stored.values(), flow):
-            registry.include(each.registry())
+            registry.include(each.registry(self._nodes))
         children = [canonical(plan_of(each, registry).definition) for each in self._stored.values()]
         plan = plan_of(flow, registry)
         work = partial(self._execute, registry, plan, input_bytes(plan, input), children)

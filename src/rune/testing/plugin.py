@@ -69,11 +69,13 @@ def rune_mocks() -> Iterator[Mocks]:
 def rune_engine(
     request: pytest.FixtureRequest, tmp_path: Path, rune_mocks: Mocks
 ) -> Iterator[EmbeddedEngine]:
-    """An embedded engine on a virtual clock in a new folder."""
+    """An embedded engine on a virtual clock in a new folder, with the custom nodes of RUNE_NODES and `rune.toml`."""
+    from rune.settings import load_settings  # noqa: PLC0415 - see above
     from rune.testing.engine import EmbeddedEngine  # noqa: PLC0415 - see above
 
     coverage = request.config.stash.get(_COVERAGE, None)
-    with EmbeddedEngine(tmp_path / "rune", rune_mocks, coverage=coverage) as engine:
+    nodes = load_settings().nodes
+    with EmbeddedEngine(tmp_path / "rune", rune_mocks, nodes=nodes, coverage=coverage) as engine:
         yield engine
         engine.check_mocks()
 
@@ -90,12 +92,14 @@ def rune_client(rune_engine: EmbeddedEngine) -> Iterator[Client]:
 @pytest.fixture
 def rune_crash(request: pytest.FixtureRequest, tmp_path: Path, rune_mocks: Mocks) -> Iterator[CrashTester]:
     """Runs workflows with a crash at every commit point; see the marker `rune_crash`."""
+    from rune.settings import load_settings  # noqa: PLC0415 - see above
     from rune.testing.crash import CrashTester  # noqa: PLC0415 - see above
 
     marker = request.node.get_closest_marker(_MARKER)
     options: dict[str, Any] = dict(marker.kwargs) if marker is not None else {}
     coverage = request.config.stash.get(_COVERAGE, None)
-    tester = CrashTester(tmp_path / "crash", rune_mocks, coverage=coverage, **options)
+    nodes = load_settings().nodes
+    tester = CrashTester(tmp_path / "crash", rune_mocks, nodes=nodes, coverage=coverage, **options)
     yield tester
     repeated = [[str(point), node] for point, nodes in tester.repeated.items() for node in sorted(set(nodes))]
     if repeated:
