@@ -39,6 +39,7 @@ from rune.testing.engine import Document, workflow_of
 from rune.testing.expectations import differences, normal_document
 from rune.testing.harness import Harness, VirtualClock
 from rune.testing.mocks import MockingRegistry, Mocks, calls_by_effect
+from rune.testing.virtual_time import MockTimers, VirtualTime
 
 KILLED = 137
 TIMEOUT_S = 60.0
@@ -149,12 +150,17 @@ class CrashTester:
         flow = workflow_of(document)
         point = self._point
         # Before the fork, so that the children need not do it, nor import what it needs.
-        registry = MockingRegistry(self._mocks, _no_sleep)
+        clock = VirtualClock()
+        timers = MockTimers(clock)
+        registry = MockingRegistry(self._mocks, timers.sleep)
         for each in (*self._stored.values(), flow):
             registry.include(each.registry(self._nodes))
-        children = [canonical(plan_of(each, registry).definition) for each in self._stored.values()]
+        stored = [plan_of(each, registry) for each in self._stored.values()]
         plan = plan_of(flow, registry)
-        work = partial(self._execute, registry, plan, input_bytes(plan, input), children)
+        for mocked in (*stored, plan):
+            timers.include(mocked)
+        children = [canonical(child.definition) for child in stored]
+        work = partial(self._execute, registry, timers, clock, plan, input_bytes(plan, input), children)
         if point is not None:
             code = self._fork(work, lambda: failpoint.arm(*point))
             if code not in (0, KILLED):
@@ -258,22 +264,33 @@ class CrashTester:
         return embedded_settings(str(self.folder / "home"))
 
     async def _execute(
-        self, registry: MockingRegistry, plan: Plan, data: bytes, children: Sequence[bytes]
+        self,
+        registry: MockingRegistry,
+        timers: MockTimers,
+        clock: VirtualClock,
+        plan: Plan,
+        data: bytes,
+        children: Sequence[bytes],
     ) -> None:
-        # The time stands still but for the waits of the execution, so that values that depend on it are the same.
-        clock = VirtualClock()
+        # The time stands still but for waits and mocks that take time, so that values that depend on it are the same.
+        registry.resume(self.folder / _CALLS)
         async with running_engine(
             self._settings(), registry=registry, clock=clock, accept_calls=False
         ) as engine:
             for definition in children:
                 await engine.services.workflows.deploy(definition)
             accepted, ending = await engine.start(plan, data, key=_KEY, fake_time=True, execution=_EXECUTION)
-            harness = Harness(engine, clock)
+            time = VirtualTime(Harness(engine, clock), clock, timers)
             async with asyncio.timeout(TIMEOUT_S / 2):
                 while not ending.done():
-                    await harness.settle()
-                    # What the first process left behind may be found only by a later turn of the scheduler.
-                    if not ending.done():
+                    await time.settle()
+                    if ending.done():
+                        break
+                    due = await time.next() if timers.count else None
+                    if due is not None:
+                        await time.move_to(due)
+                    else:
+                        # What the first process left behind may be found only by a later turn of the scheduler.
                         clock.advance(SWEEP_PERIOD_MS)
             result = await read_result(engine, accepted, plan, None)
             if self._coverage is not None and self._point is None:
@@ -297,8 +314,3 @@ def _wait(child: int, alive: int) -> int:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status)
-
-
-async def _no_sleep(node: str, ms: int) -> bool:
-    """Let mocked nodes take no time: the executions of crash tests have their own virtual time."""
-    return False

@@ -32,16 +32,12 @@ from rune.testing.coverage import Coverage
 from rune.testing.expectations import normal_document
 from rune.testing.harness import Harness, VirtualClock, harness
 from rune.testing.mocks import MockingRegistry, Mocks, milliseconds
+from rune.testing.virtual_time import MockTimers, VirtualTime
 
 T = TypeVar("T")
 
 Document = Workflow | Mapping[str, Any] | Path | str
 """A workflow, or what `Workflow.load` takes."""
-
-_WAIT_S = 30.0
-_STEP_MS = 5_000  # less than a lease lasts
-_MAX_TURNS = 1_000  # of the scheduler without a change of time
-_NEVER_MS = 200 * 366 * 86_400_000  # no timer of a workflow is armed for later
 
 
 def workflow_of(document: Document) -> Workflow:
@@ -65,43 +61,6 @@ class EventLoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-class MockTimers:
-    """Mocked nodes that take virtual time: they occupy a slot and wait for the clock of the test."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self._clock = clock
-        self._waiting: dict[asyncio.Future[None], int] = {}
-        self.timeouts: dict[str, float] = {}
-
-    async def sleep(self, node: str, ms: int) -> bool:
-        """Wait for virtual milliseconds; return whether the timeout of the node came first."""
-        timeout = self.timeouts.get(node)
-        timed_out = timeout is not None and timeout * 1000 < ms
-        when = self._clock.now() + (round(timeout * 1000) if timed_out and timeout is not None else ms)
-        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting[waiting] = when
-        try:
-            await waiting
-        finally:
-            self._waiting.pop(waiting, None)
-        return timed_out
-
-    @property
-    def count(self) -> int:
-        """The number of mocked nodes that wait for a time that has not come."""
-        return sum(not each.done() for each in self._waiting)
-
-    @property
-    def next(self) -> int | None:
-        return min((when for each, when in self._waiting.items() if not each.done()), default=None)
-
-    def fire(self) -> None:
-        """Let the nodes go on whose time has come."""
-        for each, when in self._waiting.items():
-            if when <= self._clock.now() and not each.done():
-                each.set_result(None)
 
 
 class Run:
@@ -205,6 +164,7 @@ class EmbeddedEngine:
         self.clock = VirtualClock()
         self._nodes = tuple(nodes)
         self._timers = MockTimers(self.clock)
+        self._time: VirtualTime | None = None
         self._registry = MockingRegistry(self.mocks, self._timers.sleep)
         self._thread: EventLoopThread | None = None
         self._stack = AsyncExitStack()
@@ -238,11 +198,17 @@ class EmbeddedEngine:
         # A test that fails leaves nodes running: nothing waits for them.
         opened = harness(self.folder, clock=self.clock, registry=self._registry, grace=0.0)
         self._harness = await self._stack.enter_async_context(opened)
+        self._time = VirtualTime(self._harness, self.clock, self._timers)
 
     @property
     def harness(self) -> Harness:
         assert self._harness is not None, "the engine is open"
         return self._harness
+
+    @property
+    def time(self) -> VirtualTime:
+        assert self._time is not None, "the engine is open"
+        return self._time
 
     def close(self) -> None:
         """Stop the engine."""
@@ -292,9 +258,7 @@ class EmbeddedEngine:
     def _plan(self, flow: Workflow) -> Plan:
         self._registry.include(flow.registry(self._nodes))
         plan = plan_of(flow, self._registry)
-        for node in plan.definition.nodes:
-            if node.timeout is not None:
-                self._timers.timeouts[node.id] = node.timeout
+        self._timers.include(plan)
         self._plans[plan.hash] = plan
         return plan
 
@@ -317,11 +281,11 @@ class EmbeddedEngine:
         """Send a signal to an execution and wait until the engine is idle; return whether it resumed a node."""
 
         async def send() -> bool:
-            await self._settle()
+            await self.time.settle()
             sent = await self.harness.engine.services.executions.signal(
                 run.id, name, msgspec.json.encode(value), item=item
             )
-            await self._settle()
+            await self.time.settle()
             return sent.resumed
 
         return self.call(send())
@@ -331,7 +295,7 @@ class EmbeddedEngine:
 
         async def send() -> str:
             status = await self.harness.engine.services.executions.cancel(run.id, reason)
-            await self._settle()
+            await self.time.settle()
             return status
 
         return self.call(send())
@@ -348,7 +312,7 @@ class EmbeddedEngine:
         async def send() -> bool:
             executions = self.harness.engine.services.executions
             changed = await (executions.pause(run.id) if paused else executions.resume(run.id))
-            await self._settle()
+            await self.time.settle()
             return changed
 
         return self.call(send())
@@ -393,65 +357,26 @@ class EmbeddedEngine:
         return self.call(read_result(self.harness.engine, accepted, plan, flow))
 
     async def _settle(self) -> None:
-        found = self.harness
-
-        def idle() -> bool:
-            return found.engine.busy == self._timers.count and not found.queued and self.clock.asleep
-
-        await found.wait_for(idle, _WAIT_S)
-
-    async def _next(self) -> int | None:
-        """Return the nearest time at which something happens: a timer, or the end of a mocked node. What is due
-        already, such as a start that the scheduler has not looked at, hides later times: it happens first."""
-        now = self.clock.now()
-        state = self.harness.engine.backend.state
-        due = await state.next_due()
-        for _ in range(_MAX_TURNS):
-            if due is None or due > now:
-                break
-            self.clock.wake()
-            await self._settle()
-            due = await state.next_due()
-        times = [
-            each for each in (due, self._timers.next) if each is not None and now < each < now + _NEVER_MS
-        ]
-        return min(times, default=None)
+        await self.time.settle()
 
     async def _advance(self, ms: int) -> None:
-        end = self.clock.now() + ms
-        await self._settle()
-        while True:
-            due = await self._next()
-            if due is None or due > end:
-                break
-            await self._move_to(due)
-            await self._settle()
-        await self._move_to(end)
-        await self._settle()
-
-    async def _move_to(self, when: int) -> None:
-        # Mocked nodes that run hold leases, which would expire if the time jumped past them.
-        while self._timers.count and when - self.clock.now() > _STEP_MS:
-            self.clock.advance(_STEP_MS)
-            await self.harness.engine.renew_leases()
-        self.clock.advance(max(0, when - self.clock.now()))
-        self._timers.fire()
+        await self.time.advance(ms)
 
     async def _until_end(self, execution: str) -> None:
         ending = await self.harness.engine.wait_for(execution)
         while not ending.done():
-            await self._settle()
+            await self.time.settle()
             if ending.done() or self.mocks.unmocked:
                 return
-            due = await self._next()
+            due = await self.time.next()
             if due is not None:
-                await self._move_to(due)
+                await self.time.move_to(due)
             elif not self.clock.advance_to_next() or not await self._can_go_on(execution):
                 raise AssertionError(await self._stuck(execution))
 
     async def _can_go_on(self, execution: str) -> bool:
         """Return whether a further turn of the scheduler may change something: not if all nodes wait for signals."""
-        await self._settle()
+        await self.time.settle()
         waiting = await self._waiting(execution)
         return not waiting or any(not each.reason.startswith("waits for signal") for each in waiting)
 

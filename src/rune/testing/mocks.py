@@ -21,7 +21,7 @@ import json
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from datetime import timedelta
 from functools import wraps
 from inspect import iscoroutinefunction
@@ -146,6 +146,7 @@ class Mock:
         self.name = name
         self.calls: list[Call] = []
         self._answers: list[_Answer] = []
+        self._given: dict[tuple[str, str, str, int], _Answer] = {}
         self._takes_ms = 0
         self._items: dict[int | str, Mock] = {}
         self._taken: set[int | str] = set()
@@ -204,17 +205,28 @@ class Mock:
 
     def answer(self, call: Call) -> Any:
         """Return the outcome of a call."""
+        current = self.take(call)
+        if callable(current.outcome):
+            made = current.outcome(call)
+            return made if isinstance(made, Output | Failure) else Output(made)
+        return current.outcome
+
+    def take(self, call: Call) -> _Answer:
+        """Return the next answer; the same one for an attempt that is called again, as after a crash."""
+        attempt = (call.execution, call.node, call.item, call.attempt)
+        if attempt not in self._given:
+            self._given[attempt] = self._next()
+        return self._given[attempt]
+
+    def _next(self) -> _Answer:
         if not self._answers:
-            return Output(None)
+            return _Answer(Output(None), None)
         current = self._answers[0]
         if current.times is not None:
             current.times -= 1
             if current.times <= 0:
                 self._answers.pop(0)
-        if callable(current.outcome):
-            made = current.outcome(call)
-            return made if isinstance(made, Output | Failure) else Output(made)
-        return current.outcome
+        return current
 
 
 class Mocks:
@@ -304,15 +316,10 @@ class Mocks:
 
     def replay(self, log: Path) -> None:
         """Add the calls that a file recorded."""
-        if log.exists():
-            for line in log.read_text(encoding="utf-8").splitlines():
-                found = json.loads(line)
-                kind = found.pop("type")
-                del found["effect"]
-                call = Call(**found)
-                self.node(call.node).calls.append(call)
-                if kind in self._types:
-                    self._types[kind].calls.append(call)
+        for kind, call in _recorded(log):
+            self.node(call.node).calls.append(call)
+            if kind in self._types:
+                self._types[kind].calls.append(call)
 
     def find(self, kind: RunnableType, node: str, item: str) -> Mock | None:
         """Return the mock for a run of a node."""
@@ -360,6 +367,13 @@ class MockingRegistry(Registry):
                 self._kinds[kind.type.name] = self._mocked(kind)
                 for name in (kind.type.name, *kind.type.aliases):
                     self._by_name[name] = kind.type
+
+    def resume(self, log: Path) -> None:
+        """Take the answers that the calls of a file received, so that mocks go on where another process ended."""
+        for name, call in _recorded(log):
+            mock = self._mocks.find(self._kinds[name], call.node, call.item)
+            if mock is not None and not mock._real:
+                mock.take(call)
 
     def _mocked(self, kind: RunnableType) -> RunnableType:
         behaviour: Any = kind.run
@@ -420,6 +434,16 @@ class MockingRegistry(Registry):
             return outcome
 
         return counted
+
+
+def _recorded(log: Path) -> Iterator[tuple[str, Call]]:
+    """Yield the calls that a file recorded, each with the type of its node."""
+    if log.exists():
+        for line in log.read_text(encoding="utf-8").splitlines():
+            fields = json.loads(line)
+            kind = fields.pop("type")
+            del fields["effect"]
+            yield kind, Call(**fields)
 
 
 def _id_of(node: NodePlan) -> tuple[str, ...]:

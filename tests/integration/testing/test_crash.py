@@ -13,10 +13,11 @@ import pytest
 
 from rune import NodeContext
 from rune import node as node_type
-from rune.build import Retry, Workflow, aggregator, edit, http, input, output, split, wait
+from rune.build import Retry, Workflow, aggregator, edit, http, input, merge, output, split, wait
 from rune.build import workflow as call_workflow
 from rune.runtime.worker import node_runner
 from rune.testing.crash import CrashTester, CrashTestError, Point
+from rune.testing.engine import EmbeddedEngine
 from rune.testing.mocks import Mocks
 from tests.support.whole import WHOLE
 
@@ -67,6 +68,74 @@ def test_booking_is_made_once_whatever_point_the_process_crashes_at(
     assert (run.status, run.output) == ("completed", 5)
     assert len(ledger.read_text(encoding="utf-8").splitlines()) == 1
     assert rune_mocks.node("book").distinct_keys == 1
+
+
+def race() -> Workflow:
+    """Two calls of which the first to end goes on, and one after them that has a timeout."""
+    flow = Workflow("race")
+    with flow:
+        start = input("start")
+        slow = http("slow", url="https://shop.example/slow")
+        quick = http("quick", url="https://shop.example/quick")
+        first = merge("first", wait_mode="wait_for_any")
+        call = http("call", url="https://shop.example", timeout=20)
+        late = edit("late", assignments=[{"name": "code", "value": flow.error.code}], mode="keep_only")
+        done = output("done", value=first.out)
+    start >> [slow, quick] >> first >> done
+    first >> call
+    call.on_error >> late
+    return flow
+
+
+@pytest.mark.rune_crash(most=6)
+def test_mocks_that_take_time_end_in_the_order_of_their_times_and_at_timeouts(
+    rune_crash: CrashTester, rune_mocks: Mocks
+) -> None:
+    rune_mocks.node("slow").takes("10s").returns("slow")
+    rune_mocks.node("quick").takes("5s").returns("quick")
+    rune_mocks.node("call").takes("30s").returns("never")
+
+    run = rune_crash.run(race(), {})
+
+    assert run.status == "completed"
+    assert "quick" in str(run.output)
+    assert "slow" not in str(run.output)
+    assert run["late"].output == {"code": "TIMEOUT"}
+
+
+def test_run_without_a_crash_is_that_of_the_test_engine(
+    tmp_path: Path, rune_crash: CrashTester, rune_engine: EmbeddedEngine, rune_mocks: Mocks
+) -> None:
+    rune_mocks.node("slow").takes("10s").returns("slow")
+    rune_mocks.node("quick").takes("5s").returns("quick")
+    rune_mocks.node("call").takes("30s").returns("never")
+
+    assert rune_crash.run(race(), {}).normal() == rune_engine.run(race(), {}).normal()
+
+
+def unreliable() -> Workflow:
+    flow = Workflow("unreliable")
+    with flow:
+        start = input("start")
+        each = split("each", input_array=start.out.ids)
+        call = http("call", url="https://shop.example", retry=Retry(3, initial_delay=1))
+        every = aggregator("every")
+        done = output("done", value=every.out)
+    start >> each >> call >> every >> done
+    return flow
+
+
+@pytest.mark.rune_crash
+def test_answers_of_mocks_go_on_after_a_crash_where_they_were(
+    rune_crash: CrashTester, rune_mocks: Mocks
+) -> None:
+    rune_mocks.node("call").returns("any")
+    rune_mocks.node("call").item(1).fails("HTTP_TIMEOUT", times=2).returns("after all")
+
+    run = rune_crash.run(unreliable(), {"ids": [1, 2]})
+
+    assert (run.status, run.output) == ("completed", ["any", "after all"])
+    assert run["call", "each:1"].attempts == 3
 
 
 @node_type("tests.keyed")
