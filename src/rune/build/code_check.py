@@ -127,7 +127,9 @@ class _Checker:
             match each:
                 case ast.withitem(context_expr=ast.Name(id=name), optional_vars=None) if name in self._made:
                     continue
-                case ast.withitem(context_expr=ast.Call() as call, optional_vars=ast.Name(id=name)) if not placing:
+                case ast.withitem(context_expr=ast.Call() as call, optional_vars=ast.Name(id=name)) if (
+                    not placing
+                ):
                     self._place(call, "Workflow")
                     self._name(place, name)
                     self._flows.add(name)

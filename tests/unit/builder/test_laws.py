@@ -41,7 +41,16 @@ def conformance_documents() -> Iterator[tuple[str, Any]]:
 
 
 TAKEN = sorted(
-    {*rune.build.__all__, *IMPORTED, *ROOTS, *keyword.kwlist, *keyword.softkwlist, *dir(builtins), "flow", "rune"}
+    {
+        *rune.build.__all__,
+        *IMPORTED,
+        *ROOTS,
+        *keyword.kwlist,
+        *keyword.softkwlist,
+        *dir(builtins),
+        "flow",
+        "rune",
+    }
 )
 """Names that mean something in Python, in `rune.build` or in the code that is written."""
 
