@@ -45,27 +45,30 @@ class ServerStartError(RuneError):
     code = "NOT_SERVED"
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Open a socket that does not listen yet; port 0 chooses a free port."""
+SERVER_PORT, HEALTH_PORT = "--port or RUNE_PORT", "--health-port or RUNE_HEALTH_PORT"
+
+
+def bind(host: str, port: int, setting: str = SERVER_PORT) -> socket.socket:
+    """Open a socket that does not listen yet; port 0 chooses a free port. `setting` says how another port is chosen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY, which small responses need, only if the socket names its protocol.
     opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    with _reporting_address(opened, host, port):
+    with _reporting_address(opened, host, port, setting):
         opened.bind((host, port))
     opened.setblocking(False)
     return opened
 
 
 @contextmanager
-def _reporting_address(opened: socket.socket, host: str, port: int) -> Iterator[None]:
+def _reporting_address(opened: socket.socket, host: str, port: int, setting: str) -> Iterator[None]:
     """Close the socket and raise ServerStartError if its address cannot be used."""
     try:
         yield
     except OSError as error:
         opened.close()
         taken = (
-            "; stop that process, or choose another port with --port or RUNE_PORT"
+            f"; stop that process, or choose another port with {setting}"
             if error.errno == errno.EADDRINUSE
             else ""
         )
@@ -120,13 +123,14 @@ async def serve_api(
     before_shutdown: Callable[[], None] = lambda: None,
     limits: ConnectionLimits | None = None,
     bound: socket.socket | None = None,
+    setting: str = SERVER_PORT,
 ) -> AsyncIterator[tuple[str, asyncio.Task[None]]]:
     """Serve an application while the block runs; yield its URL and the server task.
 
     `before_shutdown` is called before the shutdown waits for open requests. `bound`: a socket that is bound already.
     """
-    opened = bind(host, port) if bound is None else bound
-    with _reporting_address(opened, host, port):
+    opened = bind(host, port, setting) if bound is None else bound
+    with _reporting_address(opened, host, port, setting):
         opened.listen(BACKLOG)
     server = _Server(_config(app, limits or ConnectionLimits()), before_shutdown)
     serving = asyncio.create_task(server.serve(sockets=[opened]))
@@ -146,7 +150,8 @@ async def serve_health(settings: Settings) -> AsyncIterator[HealthState]:
     if not settings.health_port:
         yield health
         return
-    async with serve_api(health_app(health), settings.health_host, settings.health_port):
+    app, host, port = health_app(health), settings.health_host, settings.health_port
+    async with serve_api(app, host, port, setting=HEALTH_PORT):
         yield health
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pathlib
 import socket
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from rune.bootstrap.http import ServerStartError, serve_health
+from rune.settings import Settings
 from tests.support.cli_process import Rune
 from tests.support.documents import document, node
 from tests.support.services.listening import refusing_port
@@ -119,6 +122,15 @@ def test_taken_port_is_reported_with_what_to_do(rune: Rune, taken: int) -> None:
     assert "stop that process, or choose another port with --port or RUNE_PORT" in done.stderr
     with_setting = Rune(rune.home, RUNE_PORT=str(taken))("up")
     assert with_setting.stderr == done.stderr
+
+
+def test_taken_health_port_names_its_own_setting(taken: int) -> None:
+    async def go() -> None:
+        with pytest.raises(ServerStartError, match="with --health-port or RUNE_HEALTH_PORT"):
+            async with serve_health(Settings(health_port=taken)):
+                pass
+
+    asyncio.run(go())
 
 
 def test_url_without_a_server_is_reported_with_what_to_check(
