@@ -124,7 +124,7 @@ async def fair_share(stores: Stores, scale: float) -> Figure:
     items, count = max(2_000, int(100_000 * scale)), max(100, int(500 * scale))
     async with running(stores) as bench:
         small = workloads.chain(1, bench.catalogue, effectful=True)
-        big = workloads.fan(items, bench.catalogue, effectful=True)
+        big = workloads.fan(bench.catalogue, effectful=True)
         await completed(bench.engine, small, [b"{}"] * 20, 1)
         alone = await completed(bench.engine, small, [b"{}"] * count, 1)
         payload = msgspec.json.encode({"xs": list(range(items))})

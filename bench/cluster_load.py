@@ -72,7 +72,7 @@ async def chained(bench: Bench, scale: float, *, effectful: bool) -> Load:
 async def fanned(bench: Bench, scale: float) -> Load:
     """Run a fan-out of 10,000 items: split, one node each, aggregator; the unit is an item."""
     items = max(1_000, int(10_000 * scale))
-    plan = workloads.fan(items, bench.catalogue)
+    plan = workloads.fan(bench.catalogue)
     await completed(bench.engine, plan, [b'{"xs": [1, 2, 3]}'], 1)
     payload = msgspec.json.encode({"xs": list(range(items))})
     async with bench.measured() as usage:

@@ -22,7 +22,7 @@ from bench.peers.figures import CHAIN_STEPS, CONCURRENCY, WARM_UP, report
 from bench.rabbitmq_stores import Brokered
 from rune.bootstrap.sqlite import running_engine
 from rune.cli.bench import workloads
-from rune.cli.bench.workloads import bare_rate, completed
+from rune.cli.bench.workloads import bare_nodes, completed
 from rune.cli.commands.serve import run_on_uvloop
 from rune.runtime.engine import Engine
 from rune.settings import Settings
@@ -64,7 +64,7 @@ async def measure(backend: str, chains: int, items: int, samples: int, folder: P
         began = time.perf_counter()
         await completed(engine, plan, [b"{}"] * chains, CONCURRENCY)
         report("chain", chains * CHAIN_STEPS / (time.perf_counter() - began), "steps/s")
-        plan = workloads.fan(items, catalogue, effectful=True)
+        plan = workloads.fan(catalogue, effectful=True)
         await completed(engine, plan, [b'{"xs": [1, 2, 3]}'], 1)
         payload = msgspec.json.encode({"xs": list(range(items))})
         began = time.perf_counter()
@@ -78,10 +78,11 @@ async def measure(backend: str, chains: int, items: int, samples: int, folder: P
 
 def measure_file(folder: Path, steps: int, items: int) -> None:
     """Print the limits of the embedded backend: rows in SQLite, as many per commit as there are lanes or in a chunk."""
-    rate = bare_rate(folder / "chain.db", nodes=steps, claims=True, per_commit=CONCURRENCY)
-    report("chain-limit", rate, "steps/s")
-    report("fan-limit", bare_rate(folder / "fan.db", nodes=items, claims=True, per_commit=CHUNK), "items/s")
-    commit = 1000 / bare_rate(folder / "commit.db", nodes=COMMITS, claims=True, per_commit=1)
+    steps_limit = bare_nodes(folder / "chain.db", nodes=steps, claims=True, per_commit=CONCURRENCY)
+    report("chain-limit", steps_limit.rate, "steps/s")
+    items_limit = bare_nodes(folder / "fan.db", nodes=items, claims=True, per_commit=CHUNK)
+    report("fan-limit", items_limit.rate, "items/s")
+    commit = 1000 / bare_nodes(folder / "commit.db", nodes=COMMITS, claims=True, per_commit=1).rate
     for steps_of_one in (1, 3):
         report(f"latency-{steps_of_one}-limit", commit, "ms a commit")
 

@@ -7,6 +7,7 @@ the web server of the HTTP measures and prints its port.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import resource
 import subprocess
@@ -15,20 +16,34 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
 from aiohttp import web
+from msgspec.structs import replace
 
-from rune.bootstrap import open_reader, running_engine
-from rune.bootstrap.http import serve as serve_api
+from rune.bootstrap import running_engine
 from rune.cli.bench import workloads
-from rune.cli.bench.workloads import Report, bare_rate, completed, fill, new_settings, percentile, resident_mb
+from rune.cli.bench.jobs import JOBS, Goal, Job, arm
+from rune.cli.bench.place import NODES, EnginePlace, open_place
+from rune.cli.bench.place import serving as serving_api
+from rune.cli.bench.workloads import (
+    Bare,
+    Report,
+    Spent,
+    bare_executions,
+    bare_nodes,
+    completed,
+    fill,
+    new_settings,
+    percentile,
+    resident_mb,
+)
 from rune.core.definition.model import canonical
 from rune.ports.retention import Rule
-from rune.runtime.engine import Engine
 from rune.settings import Settings
 
 WARM_UP = 20
@@ -71,7 +86,12 @@ async def _latency(folder: Path, scale: float, nodes: int, goal: float, *, effec
 
 async def _latency_http(folder: Path, scale: float, nodes: int, goal: float) -> Report:
     count = max(20, int(300 * scale))
-    async with _serving(folder) as (engine, url), aiohttp.ClientSession(url) as session:
+    settings = new_settings(folder)
+    async with (
+        running_engine(settings) as engine,
+        serving_api(settings, engine) as url,
+        aiohttp.ClientSession(url) as session,
+    ):
         plan = workloads.chain(nodes, engine.registry.catalogue, effectful=True)
         await engine.services.workflows.deploy(canonical(plan.definition))
         await start_and_wait(session, plan.definition.id, WARM_UP)
@@ -93,28 +113,10 @@ async def start_and_wait(session: aiohttp.ClientSession, workflow: str, count: i
     return took
 
 
-@asynccontextmanager
-async def _serving(folder: Path) -> AsyncIterator[tuple[Engine, str]]:
-    """Run an engine with its API on a free port."""
-    settings = new_settings(folder)
-    loop = asyncio.get_running_loop()
-    stop: asyncio.Future[None] = loop.create_future()
-    ready: asyncio.Future[str] = loop.create_future()
-    async with running_engine(settings) as engine, open_reader(settings) as reader:
-        serving = asyncio.create_task(
-            serve_api(settings, engine, reader, "127.0.0.1", 0, stop=stop, ready=ready.set_result)
-        )
-        try:
-            yield engine, await ready
-        finally:
-            stop.set_result(None)
-            await serving
-
-
 def _commit_ms(folder: Path, scale: float) -> float:
     """Return how long a loop without an engine takes for a commit."""
     commits = max(20, int(100 * scale))
-    return 1000 / bare_rate(folder / "limit.db", nodes=commits, claims=False, per_commit=1)
+    return 1000 / bare_nodes(folder / "limit.db", nodes=commits, claims=False, per_commit=1).rate
 
 
 def _report(name: str, took: list[float], goal: float, commit: float) -> Report:
@@ -143,7 +145,7 @@ async def fair_share(folder: Path, scale: float) -> Report:
     items, count = max(2_000, int(100_000 * scale)), max(50, int(500 * scale))
     async with running_engine(Settings(home=str(folder))) as engine:
         small = workloads.chain(1, engine.registry.catalogue, effectful=True)
-        big = workloads.fan(items, engine.registry.catalogue, effectful=True)
+        big = workloads.fan(engine.registry.catalogue, effectful=True)
         await completed(engine, small, [b"{}"] * 20, 1)
         alone = await completed(engine, small, [b"{}"] * count, 1)
         payload = msgspec.json.encode({"xs": list(range(items))})
@@ -284,110 +286,58 @@ def _numbers(count: int) -> bytes:
 Measure = Callable[[Path, float], Coroutine[Any, Any, Report]]
 
 
-async def chain_effectful(folder: Path, scale: float) -> Report:
-    """10-node chains, 200 concurrent; every node is claimed and committed separately."""
-    return await _chains(folder, scale, effectful=True, goal=10_000)
-
-
-async def chain_pure(folder: Path, scale: float) -> Report:
-    """10-node chains, 200 concurrent; pure nodes are committed together."""
-    return await _chains(folder, scale, effectful=False, goal=25_000)
-
-
-async def _chains(folder: Path, scale: float, *, effectful: bool, goal: int) -> Report:
-    count = max(200, int(4_000 * scale))
-    async with running_engine(new_settings(folder)) as engine:
-        plan = workloads.chain(10, engine.registry.catalogue, effectful=effectful)
-        await completed(engine, plan, [b"{}"] * 200, 200)
-        began = time.perf_counter()
-        took = await completed(engine, plan, [b'{"x": 1}'] * count, 200)
-        rate = count * 10 / (time.perf_counter() - began)
-        found = await _count_results(engine)
-    if effectful:
-        assert found == (count + 200) * 10, f"{found} results"
-    per_commit = 200 if effectful else 2_000
-    limit = bare_rate(folder / "limit.db", nodes=count * 10, claims=effectful, per_commit=per_commit)
-    return Report(
-        name="chain-effectful" if effectful else "chain-pure",
-        rate=rate,
-        unit="nodes/s",
-        limit=limit,
-        ratio=rate / limit,
-        p50_ms=percentile(took, 0.5),
-        p99_ms=percentile(took, 0.99),
-        goal=f">= {goal:,} nodes/s" + (" and >= 20 % of the limit" if effectful else ""),
-        met=rate >= goal and (not effectful or rate / limit >= 0.2),
-    )
-
-
-async def _count_results(engine: object) -> int:
-    journal = engine.backend.journal  # type: ignore[attr-defined]
-    return int(await journal.count_results())
-
-
-async def fan_10k(folder: Path, scale: float) -> Report:
-    """A fan-out of 10,000 items: split, one node each, aggregator."""
-    return await _fan(folder, "fan-10k", max(100, int(10_000 * scale)), goal=8_000, goal_mb=100)
-
-
-async def fan_100k(folder: Path, scale: float) -> Report:
-    """A fan-out of 100,000 items: at most 20 % below the goal of 10,000, with bounded memory."""
-    return await _fan(folder, "fan-100k", max(100, int(100_000 * scale)), goal=6_400, goal_mb=200)
-
-
-async def _fan(folder: Path, name: str, items: int, *, goal: int, goal_mb: int) -> Report:
-    async with running_engine(new_settings(folder)) as engine:
-        plan = workloads.fan(items, engine.registry.catalogue)
-        await completed(engine, plan, [b'{"xs": [1, 2, 3]}'], 1)
-        payload = msgspec.json.encode({"xs": list(range(items))})
+async def run_job(name: str, folder: Path, scale: float) -> Report:
+    """Run a job in an engine of this process, then its limit; both with their CPU time per unit."""
+    job = JOBS[name]
+    settings = replace(new_settings(folder), nodes=NODES)
+    async with open_place(settings, serves=job.serves) as place:
+        warm = await job.load(place, job.warm_up, job.concurrency)
         before = resident_mb()
-        began = time.perf_counter()
-        (took,) = await completed(engine, plan, [payload], 1)
-        rate = items / (time.perf_counter() - began)
-        grown = resident_mb() - before
-        peak = resident_mb(peak=True) - before
-    limit = bare_rate(folder / "limit.db", nodes=items, claims=False, per_commit=256)
+        with Spent() as spent:
+            done = await job.load(place, job.scaled(scale), job.concurrency)
+        grown, peak = resident_mb() - before, resident_mb(peak=True) - before
+        results = await place.count_results()
+    assert results == warm.results + done.results, f"{results} results"
+    bare = _limit(job, folder / "limit.db", done.units)
+    rate = done.units / spent.seconds
+    goal = job.goal
     return Report(
         name=name,
         rate=rate,
-        unit="items/s",
-        limit=limit,
-        ratio=rate / limit,
-        p50_ms=took,
+        unit=f"{job.unit}/s",
+        cpu_us=spent.cpu_s / done.units * 1e6,
+        limit_cpu_us=bare.cpu_us,
+        limit=bare.rate,
+        ratio=rate / bare.rate,
+        p50_ms=percentile(done.took, 0.5) if done.took else None,
+        p99_ms=percentile(done.took, 0.99) if done.took else None,
         rss_mb=grown,
-        goal=f">= {goal:,} items/s, growth <= {goal_mb} MB",
-        met=rate >= goal and grown <= goal_mb,
+        goal="" if goal is None else _text(goal, job.unit),
+        met=None
+        if goal is None
+        else rate >= goal.rate and rate / bare.rate >= goal.share and grown <= goal.grown_mb,
         details={
-            "items": items,
+            job.unit: done.units,
             "peak_mb": round(peak, 1),
-            "peak_bytes_per_item": round(peak * 2**20 / items),
+            "peak_bytes_per_unit": round(peak * 2**20 / done.units),
         },
     )
 
 
-async def nested(folder: Path, scale: float) -> Report:
-    """Nested splits of 100 x 100 items."""
-    side = max(10, int(100 * scale**0.5))
-    async with running_engine(new_settings(folder)) as engine:
-        plan = workloads.nested(engine.registry.catalogue)
-        await completed(engine, plan, [b'{"rows": [[1], [2, 3]]}'], 1)
-        payload = msgspec.json.encode({"rows": [list(range(side)) for _ in range(side)]})
-        before = resident_mb()
-        began = time.perf_counter()
-        await completed(engine, plan, [payload], 1)
-        rate = side * side / (time.perf_counter() - began)
-        grown = resident_mb() - before
-    limit = bare_rate(folder / "limit.db", nodes=side * side, claims=False, per_commit=256)
-    return Report(
-        name="nested-100x100",
-        rate=rate,
-        unit="items/s",
-        limit=limit,
-        ratio=rate / limit,
-        rss_mb=grown,
-        goal=">= 8,000 items/s, growth <= 100 MB",
-        met=rate >= 8_000 and grown <= 100,
-    )
+def _limit(job: Job, path: Path, units: int) -> Bare:
+    """Write the rows of the job without an engine."""
+    if job.rows == "execution":
+        return bare_executions(path, executions=units, per_commit=job.per_commit)
+    return bare_nodes(path, nodes=units, claims=job.rows == "node", per_commit=job.per_commit)
+
+
+def _text(goal: Goal, unit: str) -> str:
+    text = f">= {goal.rate:,.0f} {unit}/s"
+    if goal.share:
+        text += f" and >= {goal.share:.0%} of the limit"
+    if goal.grown_mb < math.inf:
+        text += f", growth <= {goal.grown_mb:g} MB"
+    return text
 
 
 async def sharing(folder: Path, scale: float) -> Report:
@@ -443,9 +393,9 @@ async def waits(folder: Path, scale: float) -> Report:
     woken = max(500, min(10_000, count // 10))
     async with running_engine(new_settings(folder)) as engine:
         plan = workloads.waiting(engine.registry.catalogue)
-        far = msgspec.json.encode({"when": "2099-01-01T00:00:00Z"})
         began = time.perf_counter()
-        rate = await _arm(engine, plan, [far] * (count - woken), began)
+        await arm(EnginePlace(engine), count - woken, 400)
+        rate = (count - woken) / (time.perf_counter() - began)
         soon = time.time() + woken / 8_000 + 3
         moments = [soon + i / 1_000 for i in range(woken)]
         late = await _wake(engine, plan, moments)
@@ -480,23 +430,6 @@ async def waits_burst(folder: Path, scale: float) -> Report:
         met=percentile(late, 0.99) <= 2_000,
         details={"waiting": count},
     )
-
-
-async def _arm(engine: object, plan: object, payloads: list[bytes], began: float) -> float:
-    waiting = iter(payloads)
-    launcher = engine.launcher  # type: ignore[attr-defined]
-
-    async def lane() -> None:
-        for payload in waiting:
-            await launcher.start(launcher.new_record(plan, payload), plan, new_id=True)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(400):
-            group.create_task(lane())
-    # The state has no notification for this, so it is polled.
-    while engine.backend.state.active():  # type: ignore[attr-defined]  # noqa: ASYNC110
-        await asyncio.sleep(0.005)
-    return len(payloads) / (time.perf_counter() - began)
 
 
 async def _wake(engine: object, plan: object, moments: list[float]) -> list[float]:
@@ -604,11 +537,7 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 MEASURES: dict[str, Measure] = {
-    "chain-effectful": chain_effectful,
-    "chain-pure": chain_pure,
-    "fan-10k": fan_10k,
-    "fan-100k": fan_100k,
-    "nested-100x100": nested,
+    **{name: partial(run_job, name) for name in JOBS},
     "sharing-5mb": sharing,
     "chain-2000": long_chain,
     "latency-1": latency_1,
@@ -624,6 +553,15 @@ MEASURES: dict[str, Measure] = {
     "http-1000": http_1000,
     "cold-start": cold_start,
 }
+
+
+def summarized() -> dict[str, str]:
+    """Return in a line what each measure runs."""
+    return {name: JOBS[name].summary if name in JOBS else _summary(MEASURES[name]) for name in MEASURES}
+
+
+def _summary(measure: Measure) -> str:
+    return (measure.__doc__ or "").partition("\n")[0].rstrip(".")
 
 
 class Server:

@@ -11,15 +11,17 @@ import hashlib
 import resource
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, NamedTuple, Self
 
 import msgspec
 
 from rune.adapters.sqlite.database import Rows, Start, write_rows, write_starts
 from rune.adapters.sqlite.schema import migrate
 from rune.bootstrap.interpreter import describe
+from rune.cli.bench import jobs
 from rune.codec.facts import encode_fact, fact_columns
 from rune.core.definition.parser import parse_document
 from rune.core.execution.fact import ExecutionEnded, Fact, NodeResult
@@ -30,8 +32,6 @@ from rune.core.plan.model import Plan
 from rune.ports.journal import ExecutionRecord
 from rune.runtime.engine import Engine
 from rune.settings import Settings
-
-Nodes = list[dict[str, Any]]
 
 Status = Literal["completed", "failed", "halted", "cancelled"]
 
@@ -46,9 +46,8 @@ OUTPUT = (
 DEFINITION = b'{"id": "full"}'
 
 
-def compiled(nodes: Nodes, links: list[tuple[str, str]], catalogue: Catalogue) -> Plan:
-    """Compile nodes and edges into a plan."""
-    document = {"id": "bench", "nodes": nodes, "edges": [{"src": src, "dst": dst} for src, dst in links]}
+def compiled(document: jobs.Document, catalogue: Catalogue) -> Plan:
+    """Compile a definition into a plan."""
     parsed = parse_document(msgspec.json.encode(document))
     assert not parsed.problems, parsed.problems
     assert parsed.definition is not None
@@ -56,109 +55,94 @@ def compiled(nodes: Nodes, links: list[tuple[str, str]], catalogue: Catalogue) -
 
 
 def chain(length: int, catalogue: Catalogue, *, effectful: bool) -> Plan:
-    """A chain of nodes."""
-    names = [f"n{i}" for i in range(length)]
-    nodes: Nodes = [{"id": "start", "type": "input"}]
-    nodes += [{"id": name, "type": "noop", "parameters": {"effectful": effectful}} for name in names]
-    return compiled(nodes, list(zip(["start", *names], names, strict=False)), catalogue)
+    """A chain of built-in nodes that do nothing."""
+    return compiled(jobs.noop_chain(length, effectful=effectful), catalogue)
 
 
-def fan(items: int, catalogue: Catalogue, *, effectful: bool = False) -> Plan:
+def fan(catalogue: Catalogue, *, effectful: bool = False) -> Plan:
     """A split with one node per item and an aggregator; an effectful node goes through the queue."""
-    each: dict[str, Any] = {"id": "x", "type": "edit", "parameters": _build_object("v", "$item")}
-    if effectful:
-        each = {"id": "x", "type": "noop", "parameters": {"effectful": True}}
-    nodes: Nodes = [
-        {"id": "start", "type": "input"},
-        {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs"}},
-        each,
-        {"id": "g", "type": "aggregator"},
-        {"id": "n", "type": "output", "parameters": {"value": "{{ len($g) }}"}},
-    ]
-    return compiled(nodes, [("start", "s"), ("s", "x"), ("x", "g"), ("g", "n")], catalogue)
+    return compiled(jobs.fan(jobs.noop(effectful=True) if effectful else jobs.PURE), catalogue)
 
 
 def calls(url: str, at_once: int, catalogue: Catalogue) -> Plan:
     """A split with one HTTP request per item and limited concurrency."""
-    nodes: Nodes = [
+    nodes: jobs.Nodes = [
         {"id": "start", "type": "input"},
-        {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs", "max_in_flight": at_once}},
+        {"id": "s", **jobs.split("$trigger.xs", max_in_flight=at_once)},
         {"id": "c", "type": "http", "parameters": {"url": url, "raise_on_status": "4xx,5xx", "timeout": 120}},
         {"id": "g", "type": "aggregator"},
         {"id": "n", "type": "output", "parameters": {"value": "{{ len($g) }}"}},
     ]
-    links = [("start", "s"), ("s", "c"), ("c", "g"), ("g", "n")]
-    return compiled(nodes, links, catalogue)
-
-
-def nested(catalogue: Catalogue) -> Plan:
-    """A split inside a split."""
-    nodes: Nodes = [
-        {"id": "start", "type": "input"},
-        {"id": "so", "type": "split", "parameters": {"input_array": "$trigger.rows"}},
-        {"id": "si", "type": "split", "parameters": {"input_array": "$item"}},
-        {"id": "x", "type": "edit", "parameters": _build_object("v", "$item")},
-        {"id": "gi", "type": "aggregator"},
-        {"id": "go", "type": "aggregator"},
-        {"id": "n", "type": "output", "parameters": {"value": "{{ sum([len(row) for row in $go]) }}"}},
-    ]
-    links = [("start", "so"), ("so", "si"), ("si", "x"), ("x", "gi"), ("gi", "go"), ("go", "n")]
-    return compiled(nodes, links, catalogue)
+    return compiled(jobs.document(nodes, ("start", "s"), ("s", "c"), ("c", "g"), ("g", "n")), catalogue)
 
 
 def sharing(catalogue: Catalogue) -> Plan:
     """A split whose items each read one field of one upstream value."""
-    nodes: Nodes = [
+    nodes: jobs.Nodes = [
         {"id": "start", "type": "input"},
-        {
-            "id": "big",
-            "type": "edit",
-            "parameters": _build_object("blob", "$trigger.blob", "field", "$trigger.field"),
-        },
-        {"id": "s", "type": "split", "parameters": {"input_array": "$trigger.xs"}},
-        {"id": "x", "type": "edit", "parameters": _build_object("v", "$big.field")},
+        {"id": "big", **jobs.assign("blob", "$trigger.blob", "field", "$trigger.field")},
+        {"id": "s", **jobs.split("$trigger.xs")},
+        {"id": "x", **jobs.assign("v", "$big.field")},
         {"id": "g", "type": "aggregator"},
         {"id": "n", "type": "output", "parameters": {"value": "{{ len($g) }}"}},
     ]
-    links = [("start", "big"), ("big", "s"), ("s", "x"), ("x", "g"), ("g", "n")]
-    return compiled(nodes, links, catalogue)
+    links = (("start", "big"), ("big", "s"), ("s", "x"), ("x", "g"), ("g", "n"))
+    return compiled(jobs.document(nodes, *links), catalogue)
 
 
 def waiting(catalogue: Catalogue) -> Plan:
     """A wait until a given date."""
-    nodes: Nodes = [
-        {"id": "start", "type": "input"},
-        {"id": "nap", "type": "wait", "parameters": {"resume": "date_time", "date_time": "$trigger.when"}},
-        {"id": "end", "type": "noop"},
-    ]
-    return compiled(nodes, [("start", "nap"), ("nap", "end")], catalogue)
+    return compiled(jobs.waiting(), catalogue)
 
 
-def _build_object(*pairs: str) -> dict[str, Any]:
-    assignments = [{"name": pairs[i], "value": pairs[i + 1]} for i in range(0, len(pairs), 2)]
-    return {"mode": "keep_only", "assignments": assignments}
+class Bare(NamedTuple):
+    """What a loop without an engine reached: units per second, and CPU time of each."""
+
+    rate: float
+    cpu_us: float
 
 
-def bare_rate(path: Path, *, nodes: int, claims: bool, per_commit: int, relaxed: bool = False) -> float:
-    """Return the nodes per second of a loop that writes one fact, and optionally one claim, per node."""
-    db = sqlite3.connect(path, isolation_level=None)
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute(f"PRAGMA synchronous = {'NORMAL' if relaxed else 'FULL'}")
-    migrate(db)
-    body = b"x" * 90
-    began = time.perf_counter()
-    for start in range(0, nodes, per_commit):
+def bare_nodes(path: Path, *, nodes: int, claims: bool, per_commit: int, relaxed: bool = False) -> Bare:
+    """Write one fact, and optionally one claim, per node."""
+
+    def rows(numbers: range) -> tuple[list[Start], list[Rows]]:
         group = []
-        for i in range(start, min(start + per_commit, nodes)):
-            fact = (i % CONCURRENCY, 1, i // CONCURRENCY, b"", 0, i, 0, body)
+        for i in numbers:
+            fact = (i % CONCURRENCY, 1, i // CONCURRENCY, b"", 0, i, 0, b"x" * 90)
             claim = (i % CONCURRENCY, i // CONCURRENCY, b"", i, i)
             group.append(Rows("x", [fact], [claim] if claims else [], None))
-        db.execute("BEGIN IMMEDIATE")
-        write_rows(db, group)
-        db.execute("COMMIT")
-    rate = nodes / (time.perf_counter() - began)
-    db.close()
-    return rate
+        return [], group
+
+    return _written(path, nodes, per_commit, rows, relaxed=relaxed)
+
+
+def bare_executions(path: Path, *, executions: int, per_commit: int) -> Bare:
+    """Write a start, a claim, a result and an end per execution."""
+    now = time.time_ns() // 1_000_000
+
+    def rows(numbers: range) -> tuple[list[Start], list[Rows]]:
+        built = list(_build_rows([(n + 1, now) for n in numbers], "bare", "", "completed", nodes=1))
+        return [start for start, _ in built], [each for _, each in built]
+
+    return _written(path, executions, per_commit, rows)
+
+
+def _written(
+    path: Path,
+    units: int,
+    per_commit: int,
+    rows: Callable[[range], tuple[list[Start], list[Rows]]],
+    *,
+    relaxed: bool = False,
+) -> Bare:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA synchronous = {'NORMAL' if relaxed else 'FULL'}")
+        migrate(db)
+        with Spent() as spent:
+            for first in range(0, units, per_commit):
+                _write(db, *rows(range(first, min(first + per_commit, units))))
+    return Bare(units / spent.seconds, spent.cpu_s / units * 1e6)
 
 
 def fill(
@@ -180,20 +164,21 @@ def fill(
         for begin in range(0, executions, EXECUTIONS_PER_COMMIT):
             span = range(begin, min(begin + EXECUTIONS_PER_COMMIT, executions))
             moments = [(first + i, ended_by - (executions - 1 - i) * 1_000) for i in span]
-            _write(db, list(_build_rows(moments, workflow, hash, status)))
+            built = list(_build_rows(moments, workflow, hash, status))
+            _write(db, [start for start, _ in built], [rows for _, rows in built])
     finally:
         db.close()
 
 
-def _write(db: sqlite3.Connection, executions: list[tuple[Start, Rows]]) -> None:
+def _write(db: sqlite3.Connection, starts: list[Start], rows: list[Rows]) -> None:
     db.execute("BEGIN IMMEDIATE")
-    write_starts(db, [start for start, _ in executions])
-    write_rows(db, [rows for _, rows in executions])
+    write_starts(db, starts)
+    write_rows(db, rows)
     db.execute("COMMIT")
 
 
 def _build_rows(
-    moments: list[tuple[int, int]], workflow: str, hash: str, status: Status
+    moments: list[tuple[int, int]], workflow: str, hash: str, status: Status, nodes: int = NODES
 ) -> Iterator[tuple[Start, Rows]]:
     for n, ended_at in moments:
         at = ended_at - 40
@@ -201,11 +186,11 @@ def _build_rows(
         accepted = ExecutionRecord(id=id, workflow=workflow, hash=hash, at=at, input=Inline(INPUT))
         end = ExecutionEnded(ended_at, status)
         facts = [
-            NodeResult(node, (), at + 10 * node, "ok", value=Inline(OUTPUT)) for node in range(1, NODES + 1)
+            NodeResult(node, (), at + 10 * node, "ok", value=Inline(OUTPUT)) for node in range(1, nodes + 1)
         ]
         whole: list[Fact] = [*facts, end]
         rows = [
-            (n, *fact_columns(fact), n * (NODES + 1) + i, 0, encode_fact(fact))
+            (n, *fact_columns(fact), n * (nodes + 1) + i, 0, encode_fact(fact))
             for i, fact in enumerate(whole)
         ]
         claims = [(n, fact.node, b"", n, fact.at) for fact in facts]
@@ -239,11 +224,14 @@ async def completed(engine: Engine, plan: Plan, payloads: Sequence[bytes], concu
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Result of one measure. `limit` is the rate of a loop without an engine in the same run, `ratio` rate / limit."""
+    """Result of one measure. `limit` is the rate of a loop without an engine in the same run, `ratio` rate / limit;
+    `cpu_us` and `limit_cpu_us` are the CPU time per unit of both, in all threads and processes."""
 
     name: str
     rate: float | None = None
     unit: str = ""
+    cpu_us: float | None = None
+    limit_cpu_us: float | None = None
     limit: float | None = None
     ratio: float | None = None
     p50_ms: float | None = None
@@ -253,6 +241,27 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     met: bool | None = None
     interpreter: str = msgspec.field(default_factory=describe)
     details: dict[str, float | int | str] = {}
+
+
+class Spent:
+    """CPU seconds of this process and of its children that ended, once the block has ended."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.cpu_s = 0.0
+
+    def __enter__(self) -> Self:
+        self._began, self._cpu = time.perf_counter(), _cpu_s()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds = time.perf_counter() - self._began
+        self.cpu_s = _cpu_s() - self._cpu
+
+
+def _cpu_s() -> float:
+    used = (resource.getrusage(each) for each in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def resident_mb(*, peak: bool = False) -> float:
