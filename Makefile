@@ -17,6 +17,9 @@ JOBS   ?= 2
 WORKERS ?= 4
 REF    ?= main
 SCALE  ?= 1
+ROUNDS ?= 5
+COMMIT ?=
+ONLY   ?=
 KILLS  ?= 1000
 MINUTES ?= 30
 QUEUE  ?= rabbitmq
@@ -44,7 +47,7 @@ OTHERS   := $(patsubst %/,%,$(filter-out tests/unit/ tests/__pycache__/ tests/su
 # after the others, one at a time.
 MEASURED := tests/integration/testing
 
-.PHONY: meaning dist release clip ui ui-dev ui-test ui-lint faults chaos-embedded chaos-cluster chaos-rabbitmq chaos-versions recovery soak services-up services-down pin-images help setup stores lock run test test-changed test-long check lint type contracts generate unit sim mutants bench bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
+.PHONY: meaning dist release clip ui ui-dev ui-test ui-lint faults chaos-embedded chaos-cluster chaos-rabbitmq chaos-versions recovery soak services-up services-down pin-images help setup stores lock run test test-changed test-long check lint type contracts generate unit sim mutants bench bench-against counts bench-cluster bench-rabbitmq bench-api bench-ui bench-looking bench-newcomer bench-startup pictures trace audit format clean bench-peers docs docs-check docs-serve
 
 help: ## Show this list
 	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -226,6 +229,13 @@ faults: setup stores ## Install each named fault; its test must fail
 bench: setup ## Measure the core, then the embedded engine (SCALE=0.1 for a quick run)
 	@$(BIN)/python bench/core.py
 	$(BIN)/rune bench --scale $(SCALE)
+
+bench-against: setup ## Compare the CPU time of the jobs with another commit: make bench-against COMMIT=HEAD~1 [SCALE=0.1 ROUNDS=5 ONLY="one-node chain-def"]
+	@[ -n "$(COMMIT)" ] || { echo "Name the commit: make bench-against COMMIT=HEAD~1" >&2; exit 2; }
+	$(BIN)/python bench/against.py "$(COMMIT)" --rounds $(ROUNDS) --scale $(if $(filter file,$(origin SCALE)),0.1,$(SCALE)) $(if $(ONLY),--only $(ONLY))
+
+counts: setup stores ## Store how often each job calls functions and servers today, which tests/integration/counts holds
+	@RUNE_COUNTS=store $(BIN)/python -m pytest -q -n 0 tests/integration/counts
 
 bench-cluster: setup stores ## Measure a cluster over Redis Streams against a bare client
 	@$(BIN)/python bench/cluster.py

@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 import msgspec
 
 from bench.cluster_load import (
+    CLUSTER_JOBS,
     CONCURRENCY,
     Figure,
     arm,
@@ -36,6 +38,7 @@ from bench.cluster_load import (
     listed,
     new_folder,
     one_by_one,
+    run_job,
 )
 from bench.cluster_stores import Stores, limit, running, slowest
 from rune.adapters.redis.client import Client, info
@@ -267,6 +270,7 @@ MEASURES: dict[str, Measure] = {
     "idle": idle,
     "timers": timers,
     "burst": burst,
+    **{name: partial(run_job, name=name) for name in CLUSTER_JOBS},
 }
 
 

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.cluster_stores import Bench, Stores, Usage, running, slowest
+from bench.cluster_stores import Bench, Stores, Usage, limit, running, slowest
 from rune.bootstrap import cluster
 from rune.cli.bench import workloads
+from rune.cli.bench.jobs import JOBS
+from rune.cli.bench.place import EnginePlace
 from rune.cli.bench.workloads import completed, percentile
 from rune.core.plan.model import Plan
 from rune.ports.state import DueTimer
@@ -88,6 +90,45 @@ async def one_by_one(bench: Bench, scale: float) -> Load:
     async with bench.measured() as usage:
         took = await completed(bench.engine, plan, [b'{"x": 1}'] * count, 1)
     return Load(count, usage, took, count + 20)
+
+
+CLUSTER_JOBS = (
+    "chain-async",
+    "chain-def",
+    "fan-effect-10k",
+    "fan-effect-100k",
+    "nested-effect",
+    "one-node",
+    "api-starts",
+    "webhook-retry",
+)
+"""The jobs of `rune bench` that differ from the loads here. Armed waits are part of `timers`."""
+
+
+async def run_job(stores: Stores, scale: float, *, name: str) -> Figure:
+    """Run a job of `rune bench`, verify its executions, and measure a client without an engine that writes its rows."""
+    job = JOBS[name]
+    async with running(stores) as bench:
+        url = (await asyncio.to_thread(bench.workers.api)).url if job.serves else ""
+        place = EnginePlace(bench.engine, url)
+        warm = await job.load(place, job.warm_up, job.concurrency)
+        async with bench.measured() as usage:
+            done = await job.load(place, job.scaled(scale), job.concurrency)
+        await bench.audited(warm.results + done.results)
+        bare = await limit(bench.settings, nodes=done.units, group=job.per_commit, claims=True, scripts=2)
+    notes: dict[str, float | str] = {"cpu_us": sum(usage.cpu_us_per_unit(done.units).values())}
+    if done.took:
+        notes |= {"p50_ms": percentile(done.took, 0.5), "p99_ms": percentile(done.took, 0.99)}
+    return Figure(
+        name=name,
+        measured=done.units / usage.seconds,
+        unit=f"{job.unit}/s",
+        goal="none",
+        met=True,
+        limit=bare,
+        cpu=usage.cpu_us_per_unit(done.units),
+        notes=notes,
+    )
 
 
 async def arm(

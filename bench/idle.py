@@ -15,10 +15,9 @@ import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 # Remove this folder: its file names shadow standard library modules.
 sys.path.pop(0)
@@ -31,11 +30,6 @@ import msgspec
 from bench.cluster_load import new_folder
 from bench.cluster_stores import NO_ROLES, Bench, Stores, running
 from bench.rabbitmq_stores import Brokered
-from rune.adapters.postgres.database import Database, queries
-from rune.adapters.rabbitmq.amqp.channel import Channel
-from rune.adapters.rabbitmq.consumer import Consumer
-from rune.adapters.rabbitmq.publisher import Publisher
-from rune.adapters.redis import client as redis_client
 from rune.bootstrap import cluster
 from rune.cli.bench import workloads
 from rune.cli.bench.measures import start_and_wait
@@ -44,6 +38,7 @@ from rune.cli.commands.serve import run_on_uvloop
 from rune.core.definition.model import canonical
 from rune.core.plan.model import Plan
 from rune.telemetry.logs import LOG_CONTEXT
+from tests.support.server_calls import counted_calls
 from tests.support.services.rabbitmq import new_broker
 
 WARM_UP = 40
@@ -118,60 +113,11 @@ class Trips:
         self.counts.clear()
         self.order.clear()
 
-    @contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count the calls of this process during the block."""
-        names = {text: name for name, text in queries().items()}
-        send, fetch = redis_client.Connection.send, Database.fetch
-        publish, post, ack, take = Publisher.publish, Publisher.post, Channel.ack, Consumer._take
-
-        def counted_send(connection: Any, *parts: Any) -> Any:
-            what = str(parts[1]).rpartition("_")[0] if parts[0] == "FCALL" else " ".join(map(str, parts[:1]))
-            self.add("redis", what)
-            return send(connection, *parts)
-
-        async def counted_fetch(database: Any, statement: str, *values: Any) -> Any:
-            self.add("postgres", names.get(statement, statement[:30]))
-            return await fetch(database, statement, *values)
-
-        async def counted_publish(publisher: Any, messages: Any) -> None:
-            self.add("rabbitmq", "publish")
-            await publish(publisher, messages)
-
-        def counted_post(publisher: Any, *parts: Any) -> bool:
-            self.add("rabbitmq", f"post {parts[0]}")
-            return post(publisher, *parts)
-
-        def counted_ack(channel: Any, *parts: Any, **options: Any) -> None:
-            self.add("rabbitmq", "ack")
-            ack(channel, *parts, **options)
-
-        def counted_take(consumer: Any, *parts: Any) -> None:
-            self.add("rabbitmq", "deliver")
-            take(consumer, *parts)
-
-        patches = (
-            (redis_client.Connection, "send", counted_send),
-            (Database, "fetch", counted_fetch),
-            (Publisher, "publish", counted_publish),
-            (Publisher, "post", counted_post),
-            (Channel, "ack", counted_ack),
-            (Consumer, "_take", counted_take),
-        )
-        originals = [(where, name, getattr(where, name)) for where, name, _ in patches]
-        for where, name, changed in patches:
-            setattr(where, name, changed)
-        try:
-            yield
-        finally:
-            for where, name, original in originals:
-                setattr(where, name, original)
-
 
 async def trips(stores: Stores, steps: Sequence[int], count: int) -> None:
     settings = await stores.fresh()
     seen = Trips()
-    with seen.counted():
+    with counted_calls(seen.add):
         async with (
             cluster.running_engine(settings, roles=frozenset({"worker"})) as worker,
             cluster.running_engine(settings, roles=NO_ROLES) as starter,

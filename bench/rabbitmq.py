@@ -22,6 +22,7 @@ import contextlib
 import statistics
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 # Remove this folder: its file names shadow standard library modules.
@@ -29,7 +30,17 @@ sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
-from bench.cluster_load import Figure, burst, chained, fanned, listed, new_folder, one_by_one
+from bench.cluster_load import (
+    CLUSTER_JOBS,
+    Figure,
+    burst,
+    chained,
+    fanned,
+    listed,
+    new_folder,
+    one_by_one,
+    run_job,
+)
 from bench.cluster_stores import running
 from bench.rabbitmq_backlog import drain
 from bench.rabbitmq_hops import MESSAGES, hops
@@ -132,6 +143,7 @@ MEASURES: dict[str, Measure] = {
     "latency": latency,
     "burst": burst,
     "backlog": backlog,
+    **{name: partial(run_job, name=name) for name in CLUSTER_JOBS},
 }
 
 
