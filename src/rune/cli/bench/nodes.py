@@ -22,5 +22,5 @@ def add(value: int) -> int:
 async def add_after_failure(ctx: NodeContext, value: int) -> int:
     """Adds one in its second attempt; the first one fails."""
     if ctx.attempt == 1:
-        raise NodeFailure("the first attempt fails", code="FIRST_ATTEMPT")
+        raise NodeFailure("the first attempt fails")
     return value + 1
