@@ -175,22 +175,28 @@ class Database:
                 self._wakeup.notify()
 
     def _run(self) -> None:
-        while True:
-            with self._wakeup:
-                while not self._pending and not self._stopping:
-                    self._wakeup.wait(0.2)
-                if not self._pending:
-                    break
-            group = [self._pending.popleft()]
-            if type(group[0].work) is ExclusiveWrite:
-                self._write_alone(group[0])
-            else:
-                while self._pending and type(self._pending[0].work) is not ExclusiveWrite:
-                    group.append(self._pending.popleft())
-                self._write(group)
-            self._notify(group)
+        while self._wait():
+            self._write_pending()
         if self._rejected_claims:
             self._write([])
+
+    def _wait(self) -> bool:
+        """Wait for a write; return whether there is one, or the database is being closed."""
+        with self._wakeup:
+            while not self._pending and not self._stopping:
+                self._wakeup.wait(0.2)
+        return bool(self._pending)
+
+    def _write_pending(self) -> None:
+        """Write all writes that were submitted so far as a group, or one that is exclusive."""
+        group = [self._pending.popleft()]
+        if type(group[0].work) is ExclusiveWrite:
+            self._write_alone(group[0])
+        else:
+            while self._pending and type(self._pending[0].work) is not ExclusiveWrite:
+                group.append(self._pending.popleft())
+            self._write(group)
+        self._notify(group)
 
     def _write_alone(self, write: Write) -> None:
         try:

@@ -52,8 +52,11 @@ class EnginePlace:
             for _ in range(min(concurrency, len(inputs))):
                 group.create_task(lane())
         # The state has no notification for this, so it is polled.
-        while self.engine.backend.state.active():  # type: ignore[attr-defined]  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+        while self.engine.backend.state.active():  # type: ignore[attr-defined]
+            await self._pause()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(0.005)
 
     async def deploy(self, document: Document) -> None:
         definition = msgspec.json.encode(document)
