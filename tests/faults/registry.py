@@ -7,6 +7,7 @@ from tests.faults import (
     broker,
     chunks,
     cluster,
+    counts,
     delivery,
     expressions,
     merge,
@@ -37,6 +38,7 @@ ALL_FAULTS: dict[str, Fault] = {
     **server.ELSEWHERE,
     **cluster.ELSEWHERE,
     **chunks.ELSEWHERE,
+    **counts.ELSEWHERE,
     **backlog.ELSEWHERE,
     **redis_cluster.ELSEWHERE,
 }
