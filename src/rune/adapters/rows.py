@@ -11,6 +11,7 @@ import msgspec
 from rune.codec.records import decode_record, listed_fields, without_input
 from rune.core.execution.fact import CHILD_SIGNAL, ExecutionEnded, Fact, NodeResult, NodeSuspended
 from rune.core.execution.stored_value import Large, Paged
+from rune.core.json_decoder import JsonDecoder
 from rune.core.permissions import DEFAULT_GRANTS, LOCAL
 from rune.ports.access import ApiKey, AuditEntry
 from rune.ports.journal import (
@@ -43,14 +44,14 @@ class _DefinitionName(msgspec.Struct):
     name: str = ""
 
 
-_SCOPES_DECODER = msgspec.json.Decoder(tuple[str, ...])
-_GRANTS_DECODER = msgspec.json.Decoder(frozenset[str])
-_DETAILS_DECODER = msgspec.json.Decoder(dict[str, str])
-_DEFINITION_DECODER = msgspec.json.Decoder(_DefinitionName)
+_SCOPES_DECODER = JsonDecoder(tuple[str, ...])
+_GRANTS_DECODER = JsonDecoder(frozenset[str])
+_DETAILS_DECODER = JsonDecoder(dict[str, str])
+_DEFINITION_DECODER = JsonDecoder(_DefinitionName)
 _MISSING_DECODER = msgspec.msgpack.Decoder(Missing)
 _ENCODER = msgspec.msgpack.Encoder()
-_DEFAULTS_DECODER = msgspec.json.Decoder(HandlerDefaults)
-_WEIGHTS_DECODER = msgspec.json.Decoder(dict[int, float])
+_DEFAULTS_DECODER = JsonDecoder(HandlerDefaults)
+_WEIGHTS_DECODER = JsonDecoder(dict[int, float])
 _END_DECODER = msgspec.msgpack.Decoder(ExecutionEnded)
 
 

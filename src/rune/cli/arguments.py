@@ -11,7 +11,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from msgspec.structs import replace
 
@@ -19,6 +18,7 @@ from rune.core.definition import problems
 from rune.core.definition.parser import Parsed, Pins
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import parse_input
+from rune.core.json_decoder import read_json
 from rune.core.limits import LIMITS
 from rune.core.validation.validate import ValidationResult
 from rune.documents.loader import check_document, load_document
@@ -170,7 +170,7 @@ OutletOptions = Annotated[
 def pins_of(given: Sequence[str] | None, outlets: Sequence[str] | None) -> Pins:
     """Parse pinned outputs of the form node=JSON or node=@FILE, and outlets of the form node=outlet."""
     pins = {
-        node: msgspec.json.decode(value_of(value, f"--pin {node}"))
+        node: read_json(value_of(value, f"--pin {node}"))
         for node, value in _pairs(given or (), "--pin", "node=JSON")
     }
     return Pins(pins, dict(_pairs(outlets or (), "--outlet", "node=outlet")))

@@ -13,7 +13,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-import msgspec
 import typer
 
 from rune import bootstrap
@@ -24,6 +23,7 @@ from rune.core.definition.problems import Problem
 from rune.core.execution.explain import ActiveRuns, expected_by
 from rune.core.execution.explain import explain as explain_state
 from rune.core.execution.reasons import Waiting
+from rune.core.json_decoder import read_json
 from rune.core.validation.validate import ValidationResult
 from rune.errors import RuneError
 from rune.ports.clock import iso
@@ -472,7 +472,7 @@ async def definition_of(reader: CommandReader, version: Version) -> dict[str, An
         raise RuneError(
             f"the definition {version.hash} of {label(version)} is missing", code="UNKNOWN_DEFINITION"
         )
-    found: dict[str, Any] = msgspec.json.decode(data)
+    found: dict[str, Any] = read_json(data)
     return found
 
 

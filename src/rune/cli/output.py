@@ -19,6 +19,7 @@ import msgspec
 from rune.core.definition.parser import SourceText
 from rune.core.definition.problems import NOT_JSON, Problem
 from rune.core.execution.reasons import Waiting
+from rune.core.json_decoder import read_json
 from rune.errors import RuneError
 from rune.ports.journal import StoreUnavailableError
 
@@ -295,7 +296,7 @@ def _print_output(document: dict[str, Any]) -> None:
             )
         )
         return
-    value = msgspec.json.decode(text)
+    value = read_json(text)
     if value is not None:
         print(json.dumps(value, ensure_ascii=False, indent=2))
 

@@ -28,6 +28,7 @@ from rune.core.execution.fact import (
 )
 from rune.core.execution.stored_value import Inline, Same, StoredValue
 from rune.core.execution.token import ROOT, Path, Ref
+from rune.core.json_decoder import JsonDecoder
 from rune.ports.journal import NewerFormatError
 
 KINDS: dict[type, int] = {
@@ -60,7 +61,7 @@ _TAGS_DECODER = msgspec.msgpack.Decoder(_Tags)
 _FACT_ENCODER = msgspec.msgpack.Encoder()
 _FACT_DECODER = msgspec.msgpack.Decoder(Fact)
 _JSON_ENCODER = msgspec.json.Encoder()
-_JSON_DECODER = msgspec.json.Decoder()
+_JSON_DECODER = JsonDecoder()
 
 
 def encode_fact(fact: Fact) -> bytes:

@@ -19,6 +19,7 @@ from rune.codec.decode import MalformedDataError, decode
 from rune.core.definition.fields import MAX_ID_LENGTH
 from rune.core.definition.strict_json import MAX_DECODED_BYTES, json_shape, split_object
 from rune.core.execution.token import Path, Token
+from rune.core.json_decoder import JsonDecoder
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
 from rune.errors import InvalidDocumentError, LimitExceededError, RuneError
@@ -194,15 +195,15 @@ MAX_SENT_RECORD_BYTES = 4_096
 """Longer records are not sent with a token: the worker reads them from the journal."""
 
 _ENCODER = msgspec.json.Encoder()
-_EXECUTION_DECODER = msgspec.json.Decoder(NodeExecutionMessage)
-_HINT_DECODER = msgspec.json.Decoder(_Hint)
-_NAMED_EXECUTION_DECODER = msgspec.json.Decoder(_NamedExecution)
-_PARTS_DECODER = msgspec.json.Decoder(_LargeParts)
-_LAST_FIELD_DECODER = msgspec.json.Decoder(_LastField)
-_STATUS_DECODER = msgspec.json.Decoder(NodeStatusMessage)
-_STATUS_BATCH_DECODER = msgspec.json.Decoder(list[NodeStatusMessage])
-_COMPLETION_DECODER = msgspec.json.Decoder(CompletionMessage)
-_FIELDS_DECODER = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_EXECUTION_DECODER = JsonDecoder(NodeExecutionMessage)
+_HINT_DECODER = JsonDecoder(_Hint)
+_NAMED_EXECUTION_DECODER = JsonDecoder(_NamedExecution)
+_PARTS_DECODER = JsonDecoder(_LargeParts)
+_LAST_FIELD_DECODER = JsonDecoder(_LastField)
+_STATUS_DECODER = JsonDecoder(NodeStatusMessage)
+_STATUS_BATCH_DECODER = JsonDecoder(list[NodeStatusMessage])
+_COMPLETION_DECODER = JsonDecoder(CompletionMessage)
+_FIELDS_DECODER = JsonDecoder(dict[str, msgspec.Raw])
 
 
 def is_first(token: Token, plan: Plan) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, TextIO
 
 import msgspec
 
+from rune.core.json_decoder import JsonDecoder
 from rune.nodes.redaction import SECRETS_IN_USE, Redactor
 
 MAX_LOG_BYTES = 64 * 1024
@@ -45,7 +46,7 @@ class StoredLog(msgspec.Struct, frozen=True):
     lines: list[LogLine] = []
 
 
-_DECODER = msgspec.json.Decoder(StoredLog)
+_DECODER = JsonDecoder(StoredLog)
 
 
 class AttemptLog:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from rune.core.json_decoder import read_json
 from rune.errors import RuneError
 
 ENDED = ("completed", "failed", "halted", "cancelled")
@@ -119,7 +120,7 @@ def parse_rules(given: object) -> tuple[Rule, ...]:
     """Parse rules from a list of tables, or from its JSON text."""
     if isinstance(given, str):
         try:
-            given = msgspec.json.decode(given) if given.strip() else []
+            given = read_json(given) if given.strip() else []
         except msgspec.DecodeError as error:
             raise InvalidRuleError(
                 f'`{given}` is not JSON ({error}); use a list such as [{{"older_than": "30d", "keep": 1000}}]'

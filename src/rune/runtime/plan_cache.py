@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from rune.codec.messages import MessageContext, encode_record, is_first
@@ -16,6 +15,7 @@ from rune.core.definition.model import DEFAULT_QUEUE, Definition, canonical, con
 from rune.core.definition.parser import NO_PINS, Parsed, Pins, SourceLocations, parse_document, with_pins
 from rune.core.definition.problems import TOO_LARGE, Problem
 from rune.core.execution.token import Token
+from rune.core.json_decoder import JsonDecoder
 from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue, NodeType
 from rune.core.plan.compiler import compile_definition, names_of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rune.runtime.execution_data import ExecutionData, ExecutionDataCache
 
 MAX_CACHED_PLANS = 256
-_DECODER = msgspec.json.Decoder(Definition)
+_DECODER = JsonDecoder(Definition)
 
 
 class DefinitionNotFoundError(RuneError):

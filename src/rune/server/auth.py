@@ -38,6 +38,7 @@ from starlette.responses import Response
 from starlette.types import Message, Scope, Send
 
 from rune.codec.decode import MalformedDataError, decode
+from rune.core.json_decoder import JsonDecoder
 from rune.core.permissions import BOOTSTRAP, LOCAL_PRINCIPAL, Principal, Right
 from rune.errors import RuneError
 from rune.ports.access import ApiKey, ApiKeyStore, NewApiKey, Session, SessionStore, digest_of, read_key
@@ -321,7 +322,7 @@ class _Named(msgspec.Struct):
     id: str = ""
 
 
-_NAMED = msgspec.json.Decoder(_Named)
+_NAMED = JsonDecoder(_Named)
 
 
 async def check_scope(connection: HTTPConnection, principal: Principal) -> None:

@@ -25,6 +25,7 @@ from starlette.types import Receive, Scope, Send
 
 from rune.codec.decode import decode
 from rune.core.definition.strict_json import MAX_DECODED_BYTES, decode_json, split_object
+from rune.core.json_decoder import JsonDecoder
 from rune.core.limits import LIMITS
 from rune.core.permissions import RIGHTS, ROLES, Principal, Right
 from rune.errors import InvalidDocumentError
@@ -45,7 +46,7 @@ MAX_INLINE_BODY_BYTES = 64 * 1024
 MAX_UNKNOWN_FIELDS = 100
 """Pydantic describes each, of which a response shows a few. A body of a megabyte may have a hundred thousand."""
 
-_SPLIT = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SPLIT = JsonDecoder(dict[str, msgspec.Raw])
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 T = TypeVar("T")

@@ -30,6 +30,7 @@ from rune.build.flow import Workflow
 from rune.build.local import embedded_settings, input_bytes, plan_of, read_result
 from rune.build.results import Result
 from rune.core.definition.model import canonical
+from rune.core.json_decoder import read_json
 from rune.core.plan.model import Plan
 from rune.runtime import failpoint
 from rune.runtime.maintenance.scheduler import SWEEP_PERIOD_MS
@@ -83,7 +84,7 @@ class CrashRun(Result):
         which differs from run to run."""
         text = msgspec.json.encode(normal_document(self.document)).decode()
         within = msgspec.json.encode(str(self.folder)).decode()[1:-1]
-        normal: dict[str, Any] = msgspec.json.decode(text.replace(within, "{folder}"))
+        normal: dict[str, Any] = read_json(text.replace(within, "{folder}"))
         return normal
 
 

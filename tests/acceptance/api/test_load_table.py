@@ -58,6 +58,7 @@ from tests.support.load_rows import (
     running_rows,
 )
 from tests.support.loop_meter import MeteredServer
+from tests.support.number_rows import NUMBERS, number_rows, numbered
 from tests.support.whole import WHOLE
 
 pytestmark = pytest.mark.long
@@ -217,7 +218,7 @@ async def _send(http: httpx.AsyncClient, sent: Sent) -> int:
 async def prepared(server: MeteredServer, executions: tuple[str, str], open: str) -> Loaded:
     """Deploy the workflows of the table and run one with a large output."""
     async with httpx.AsyncClient(base_url=server.url, timeout=DEADLINE_S, trust_env=False) as http:
-        for each in (*DEPLOYED, *deployed()):
+        for each in (*DEPLOYED, *deployed(), *numbered()):
             answer = await http.put(f"/api/v1/workflows/{each['id']}", json=each)
             assert answer.status_code in (200, 201), answer.text
         rows = [{"n": at, "text": "some words of a row"} for at in range(20_000)]
@@ -236,6 +237,7 @@ PARTS: dict[str, Callable[[Loaded], Iterable[Row]]] = {
     "abandoned requests": abandoned_rows,
     "calls of the owner": owner_rows,
     "schemas and patterns": hostile_rows,
+    "numbers": number_rows,
     "node types and importers": lambda loaded: [*node_rows(ELEMENTS), *importer_rows(FORMATS)],
 }
 
@@ -251,6 +253,24 @@ def test_server_answers_whatever_is_asked_of_it(tmp_path: pathlib.Path, part: st
 
     with MeteredServer(tmp_path) as server:
         found = asyncio.run(run(server))
+
+    assert found == [], "\n".join(found)
+
+
+def test_server_answers_when_it_starts_with_numbers_of_any_form(tmp_path: pathlib.Path) -> None:
+    executions = (write_items(tmp_path, 1), write_items(tmp_path, 1))
+
+    async def send(server: MeteredServer) -> list[str]:
+        rows = number_rows(await prepared(server, executions, ""))
+        return await measure((row for row in rows if row.name == NUMBERS[0]), server)
+
+    async def ask(server: MeteredServer) -> list[str]:
+        return await measure([Row("restart", "numbers", (Sent("GET", "/api/v1/executions"),))], server)
+
+    with MeteredServer(tmp_path) as server:
+        asyncio.run(send(server))
+    with MeteredServer(tmp_path) as server:
+        found = asyncio.run(ask(server))
 
     assert found == [], "\n".join(found)
 

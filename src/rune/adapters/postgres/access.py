@@ -23,6 +23,7 @@ from rune.adapters.encryption import (
 )
 from rune.adapters.postgres.database import Connection, Database, is_storable, query
 from rune.adapters.rows import changed_grants, entry_of, entry_row, grants_of, grants_text, key_of, key_row
+from rune.core.json_decoder import JsonDecoder
 from rune.ports.access import ALL_ENTRIES, ApiKey, AuditEntry, AuditFilter, Limits, Session, key_not_found
 from rune.ports.credentials import (
     Credential,
@@ -32,7 +33,7 @@ from rune.ports.credentials import (
 )
 
 _MAX_NUMBER = 2**63 - 1
-_LIMITS = msgspec.json.Decoder(Limits)
+_LIMITS = JsonDecoder(Limits)
 
 
 class PostgresApiKeys:

@@ -11,6 +11,7 @@ import msgspec
 from rune.adapters.postgres.database import Database, DatabaseRefusedError, Row, query
 from rune.adapters.postgres.expectations import missing_values
 from rune.adapters.rows import alias_of, name_in, weights_in
+from rune.core.json_decoder import JsonDecoder
 from rune.ports.journal import Missing
 from rune.ports.workflows import (
     LATEST,
@@ -50,7 +51,7 @@ class _QueuedDefinition(msgspec.Struct):
     nodes: list[_QueuedNode]
 
 
-_QUEUED = msgspec.json.Decoder(_QueuedDefinition)
+_QUEUED = JsonDecoder(_QueuedDefinition)
 
 
 async def named_queues(database: Database) -> tuple[tuple[str, str], ...]:

@@ -34,6 +34,7 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.retry import retry_due
 from rune.core.execution.routing import activate_edges
 from rune.core.execution.token import ROOT, START, Arrived, Path, Ref, Token, TokenPurpose, token_name
+from rune.core.json_decoder import JsonDecoder
 from rune.core.plan.model import NodePlan, Plan
 from rune.ports.journal import ExecutionRecord, Journal, UnknownExecutionError
 
@@ -66,8 +67,8 @@ pack = msgspec.msgpack.Encoder().encode
 _TOKEN_ENCODER = msgspec.msgpack.Encoder()
 
 _JSON = msgspec.json.Encoder()
-_FINISH = msgspec.json.Decoder(FinishExecution)
-_ERROR = msgspec.json.Decoder(Error)
+_FINISH = JsonDecoder(FinishExecution)
+_ERROR = JsonDecoder(Error)
 
 
 class StreamToken(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -23,6 +23,7 @@ from rune.adapters.redis.streams import Entry, Streams
 from rune.codec.decode import MalformedDataError, decode
 from rune.core.execution.fact import ExecutionEnded
 from rune.core.execution.token import Path, Token
+from rune.core.json_decoder import JsonDecoder
 from rune.ports.journal import StoreUnavailableError
 from rune.ports.processes import LiveReport, ProcessInfo, ProcessRegistry
 from rune.ports.state import Fence
@@ -42,7 +43,7 @@ class _EndedMessage(msgspec.Struct, frozen=True, array_like=True):
     end: ExecutionEnded
 
 
-_ENDED = msgspec.json.Decoder(_EndedMessage)
+_ENDED = JsonDecoder(_EndedMessage)
 
 LOCATE_PERIOD_S = 2.0
 """How often a process asks whether its channel still belongs to the same server of a cluster."""
@@ -54,7 +55,7 @@ OnMessage = Callable[[Sequence[str]], None]
 """Receives messages; an empty list means that messages may have been missed."""
 
 _JSON = msgspec.json.Encoder()
-_PROCESS = msgspec.json.Decoder(ProcessInfo)
+_PROCESS = JsonDecoder(ProcessInfo)
 
 SEARCH_EXPIRY_MS = 600_000
 """A token whose lane was served that long beyond the begin of its search has been claimed or is searched for anew."""
@@ -66,8 +67,8 @@ HeldEntries = Callable[[], Sequence[Entry]]
 
 T = TypeVar("T")
 
-_ASK = msgspec.json.Decoder(list[str])
-_REPORT = msgspec.json.Decoder(LiveReport)
+_ASK = JsonDecoder(list[str])
+_REPORT = JsonDecoder(LiveReport)
 
 
 class _Subscription(Connection):
@@ -357,7 +358,7 @@ class RedisLiveChannel:
     async def _subscribe(
         self,
         channel: str,
-        decoder: msgspec.json.Decoder[T],
+        decoder: JsonDecoder[T],
         on_message: Callable[[T], None],
         on_subscribed: Callable[[], None] = lambda: None,
     ) -> None:

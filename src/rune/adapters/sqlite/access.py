@@ -23,6 +23,7 @@ from rune.adapters.encryption import (
 )
 from rune.adapters.rows import changed_grants, entry_of, entry_row, grants_of, grants_text, key_of, key_row
 from rune.adapters.sqlite.database import Database, is_damage, read
+from rune.core.json_decoder import JsonDecoder
 from rune.ports.access import (
     ALL_ENTRIES,
     FULL,
@@ -65,7 +66,7 @@ _INSERT_ENTRY = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _MAX_NUMBER = 2**63 - 1
-_LIMITS_DECODER = msgspec.json.Decoder(Limits)
+_LIMITS_DECODER = JsonDecoder(Limits)
 _COUNT_RUNNING = (
     "SELECT count(*) FROM"
     " (SELECT 1 FROM execution WHERE workflow = ? AND status IN ('running', 'paused') LIMIT ?)"

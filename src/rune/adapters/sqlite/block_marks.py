@@ -13,6 +13,7 @@ import msgspec
 
 from rune.adapters.private_files import FILE_MODE
 from rune.codec.decode import MalformedDataError, decode
+from rune.core.json_decoder import JsonDecoder
 from rune.ports.processes import MemoryBlockMarks
 
 SUFFIX = "-blocked"
@@ -23,7 +24,7 @@ class _Content(msgspec.Struct):
     quarantined: dict[str, str] = {}
 
 
-_DECODER = msgspec.json.Decoder(_Content)
+_DECODER = JsonDecoder(_Content)
 
 
 class FileBlockMarks(MemoryBlockMarks):

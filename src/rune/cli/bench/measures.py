@@ -43,6 +43,7 @@ from rune.cli.bench.workloads import (
     resident_mb,
 )
 from rune.core.definition.model import canonical
+from rune.core.json_decoder import read_json
 from rune.ports.retention import Rule
 from rune.settings import Settings
 
@@ -107,7 +108,7 @@ async def start_and_wait(session: aiohttp.ClientSession, workflow: str, count: i
         async with session.post(
             f"/api/v1/workflows/{workflow}/executions", params={"wait": WAIT_S}, json={"input": {"x": 1}}
         ) as reply:
-            started = msgspec.json.decode(await reply.read())
+            started = read_json(await reply.read())
         assert started["execution"]["status"] == "completed", started
         took.append((time.perf_counter() - began) * 1000)
     return took
@@ -233,7 +234,7 @@ async def _bare_client_rate(url: str, count: int) -> float:
             for _ in left:
                 async with session.get(url) as response:
                     assert response.status == 200
-                    msgspec.json.decode(await response.read())
+                    read_json(await response.read())
 
         began = time.perf_counter()
         async with asyncio.TaskGroup() as group:

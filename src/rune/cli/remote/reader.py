@@ -15,6 +15,7 @@ from rune.cli.remote.workflows import PAGE_SIZE, RemoteWorkflows
 from rune.client import ApiError, AsyncClient, models
 from rune.core.execution.outcome import Error, ErrorOrigin
 from rune.core.execution.reasons import Waiting
+from rune.core.json_decoder import JsonDecoder, read_json
 from rune.ports.clock import iso
 from rune.ports.journal import DeadLetter
 from rune.ports.queries import ALL_EXECUTIONS, Event, ExecutionFilter, Summary
@@ -32,9 +33,9 @@ class RemoteHistory:
     async def document(self, *, not_reached: bool = False) -> dict[str, Any]:
         """Return the document that `rune run --json` prints; `not_reached` adds the nodes without a run."""
         written = b"".join([each async for each in self._client.download(self._execution, "document")])
-        parts = msgspec.json.decode(written, type=dict[str, msgspec.Raw])
+        parts = JsonDecoder(dict[str, msgspec.Raw]).decode(written)
         output = parts.pop("output")  # may be large, and takes many times as much memory as an object
-        document = {name: msgspec.json.decode(part) for name, part in parts.items()} | {"output": output}
+        document = {name: read_json(part) for name, part in parts.items()} | {"output": output}
         if not_reached and document["status"] in ("failed", "halted", "cancelled"):
             async for each in self._client.nodes(self._execution, status="not_reached"):
                 shown = msgspec.to_builtins(each)

@@ -10,6 +10,7 @@ from rune.cli.remote.connection import RemoteService, epoch
 from rune.client import ApiError, AsyncClient, models
 from rune.core.definition.model import canonical
 from rune.core.definition.problems import UNKNOWN_CHILD, Problem
+from rune.core.json_decoder import read_json
 from rune.core.validation.validate import ValidationResult
 from rune.documents.loader import locate
 from rune.ports.workflows import (
@@ -97,7 +98,7 @@ class RemoteWorkflowService(RemoteService):
         note: str = "",
     ) -> Version:
         """Deploy the text that the definition was read from, which the server keeps."""
-        name = msgspec.json.decode(definition)["id"]
+        name = read_json(definition)["id"]
         sent = source or VersionSource(definition, JSON_TYPE)
         deployed = await self._client.deploy(
             sent.data, workflow=name, alias=alias, note=note or None, media_type=sent.media_type

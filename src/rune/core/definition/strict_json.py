@@ -13,6 +13,7 @@ import msgspec
 
 from rune.core.definition import problems as codes
 from rune.core.definition.problems import Problem
+from rune.core.json_decoder import JsonDecoder
 from rune.core.limits import LIMITS, Limits
 
 _BRACKET_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -31,9 +32,9 @@ MAX_DECODED_BYTES = 256 * 1024
 """A larger payload is checked as a text first."""
 
 _PIECE_BRACKETS = 64 * 1024
-_SYNTAX = msgspec.json.Decoder(msgspec.Raw)
-_VALUE = msgspec.json.Decoder()
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SYNTAX = JsonDecoder(msgspec.Raw)
+_VALUE = JsonDecoder()
+_MEMBERS = JsonDecoder(dict[str, msgspec.Raw])
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _LONE_ESCAPE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"

@@ -19,6 +19,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
+from rune.core.json_decoder import read_json
 from rune.documents.yaml import plain_scalar
 
 Style = Literal["plain", "single", "double", "literal", "folded", "block", "flow"]
@@ -115,7 +116,7 @@ class _Parser:
             return self._collection(at, column)
         word = _WORD.match(self._text, at)
         assert word is not None
-        return Part("scalar", at, word.end(), "plain", column, msgspec.json.decode(word[0]))
+        return Part("scalar", at, word.end(), "plain", column, read_json(word[0]))
 
     def _collection(self, start: int, column: int) -> Part:
         is_list = self._text[start] == "["

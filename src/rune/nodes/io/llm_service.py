@@ -18,6 +18,7 @@ from rune.core.definition import problems as codes
 from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import decode_json
 from rune.core.execution.outcome import Outcome, Output
+from rune.core.json_decoder import JsonDecoder
 from rune.documents.json_schema import NeedsThreadError, check_schema, check_value, short_checks
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
@@ -197,7 +198,7 @@ class _Chunk(msgspec.Struct):
     error: Any = None
 
 
-_CHUNK = msgspec.json.Decoder(_Chunk)
+_CHUNK = JsonDecoder(_Chunk)
 
 
 class Completion:

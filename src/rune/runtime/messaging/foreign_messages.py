@@ -22,6 +22,7 @@ from rune.core.definition.problems import Problem
 from rune.core.definition.strict_json import text_problems
 from rune.core.execution.fact import Fact, NodeResult
 from rune.core.execution.stored_value import Inline, StoredValue
+from rune.core.json_decoder import JsonDecoder
 from rune.core.limits import LIMITS
 from rune.core.permissions import QUEUE
 from rune.core.plan.model import Plan
@@ -45,7 +46,7 @@ RESERVED_NAMES = frozenset({*START_NAMES, "$json", "$execution", "$error"})
 """Names in a context that are not outputs of nodes. `$json` and `$execution` follow from the message."""
 
 Outputs = dict[str, msgspec.Raw]
-_OUTPUTS = msgspec.json.Decoder(Outputs)
+_OUTPUTS = JsonDecoder(Outputs)
 
 
 class UnknownScopeError(RuneError):

@@ -22,6 +22,7 @@ from rune.core.execution.fact import ExecutionStarted, Fact, NodeResult
 from rune.core.execution.fold import fold
 from rune.core.execution.stored_value import StoredValue
 from rune.core.execution.token import ROOT, START, Arrived, Ref
+from rune.core.json_decoder import JsonDecoder
 from rune.core.node_type import Catalogue
 from rune.core.plan.compiler import compile_definition
 from rune.core.plan.graph import ancestors, reachable
@@ -42,7 +43,7 @@ class _Failed(msgspec.Struct, forbid_unknown_fields=True):
     error: _Failure
 
 
-_FAILED = msgspec.json.Decoder(_Failed)
+_FAILED = JsonDecoder(_Failed)
 
 
 class ExecutionSeeder:

@@ -37,6 +37,7 @@ from rune.core.execution.rerun import untolerated_items
 from rune.core.execution.state import State
 from rune.core.execution.stored_value import Same
 from rune.core.execution.token import START, Frame, Path, Ref, parse_path, token_name
+from rune.core.json_decoder import read_json
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
 from rune.errors import LimitExceededError
@@ -545,7 +546,7 @@ class History:
             if run.size is not None:
                 document["output"] = await self._value(self.plan.index[run.node_id], self._path(run.lineage))
             elif run.output is not None:
-                document["output"] = msgspec.json.decode(run.output)
+                document["output"] = read_json(run.output)
         return {
             "execution_id": self.accepted.id,
             "workflow_id": self.accepted.workflow,

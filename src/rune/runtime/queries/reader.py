@@ -32,6 +32,7 @@ from rune.core.execution.outcome import Error
 from rune.core.execution.state import State
 from rune.core.execution.stored_value import Inline, Large
 from rune.core.execution.token import Path, idempotency_key, token_name
+from rune.core.json_decoder import read_json
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.nodes.attempt_log import LogLine, StoredLog, decode_log, shortened
@@ -193,7 +194,7 @@ class AttemptReader:
     async def output_line(self, fact: NodeResult) -> NodeLog:
         """Return the line of a node whose output is what it logs."""
         run = await self.history.node_run(fact, whole=True)
-        message = msgspec.json.decode(run.output) if run.output is not None else None
+        message = read_json(run.output) if run.output is not None else None
         text = message if isinstance(message, str) else (run.output or b"null").decode()
         level = str(self.plan.definition.nodes[fact.node].parameters.get("level", "info"))
         line = LogLine(fact.at, level, SECRETS_IN_USE.text(shortened(text)))

@@ -17,6 +17,7 @@ from rune.core.definition.model import Definition
 from rune.core.definition.model import Node as DefinedNode
 from rune.core.definition.parser import parse_data
 from rune.core.definition.strict_json import Decoded
+from rune.core.json_decoder import read_json
 from rune.core.limits import LIMITS
 from rune.errors import InvalidDocumentError, LimitExceededError, RuneError
 from rune.nodes.registry import Registry, has_outside_effects
@@ -80,7 +81,7 @@ async def record_test(
         raise DefinitionNotFoundError(f"the definition of {execution} is not stored")
     history = await reader.history(execution)
     document = await history.document()
-    definition = msgspec.json.decode(canonical)
+    definition = read_json(canonical)
     await _fill(document, history, _mocked(definition, registry) | {node or ""})
 
     def recorded() -> bytes:
@@ -98,7 +99,7 @@ async def _fill(document: dict[str, Any], history: ExecutionDocument, nodes: set
 
     async def whole(shown: Any, read: Callable[[], Awaitable[bytes]]) -> Any:
         nonlocal left
-        reference = msgspec.json.decode(shown) if isinstance(shown, msgspec.Raw) else shown
+        reference = read_json(shown) if isinstance(shown, msgspec.Raw) else shown
         if isinstance(reference, dict) and reference.keys() == {"$ref", "bytes"}:
             left -= int(reference["bytes"])
             if left < 0:

@@ -19,6 +19,7 @@ import msgspec
 import re2
 
 from rune.core.execution.token import Path, Ref
+from rune.core.json_decoder import JsonDecoder
 from rune.errors import RuneError
 from rune.runtime.queries.history import History, JoinedBytes
 
@@ -43,10 +44,10 @@ MAX_SHOWN = 5_000
 
 Kind = Literal["object", "array", "string", "number", "boolean", "null"]
 
-_OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
-_ANY = msgspec.json.Decoder(msgspec.Raw)
-_TEXT = msgspec.json.Decoder(str)
+_OBJECT = JsonDecoder(dict[str, msgspec.Raw])
+_ARRAY = JsonDecoder(list[msgspec.Raw])
+_ANY = JsonDecoder(msgspec.Raw)
+_TEXT = JsonDecoder(str)
 _KINDS: dict[int, Kind] = {
     ord("{"): "object",
     ord("["): "array",

@@ -18,6 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from rune.codec.decode import MalformedDataError, decode
+from rune.core.json_decoder import JsonDecoder
 from rune.errors import RuneError
 from rune.ports.access import (
     DONE,
@@ -199,7 +200,7 @@ class _Named(msgspec.Struct):
     id: str = ""
 
 
-_NAMED = msgspec.json.Decoder(_Named)
+_NAMED = JsonDecoder(_Named)
 
 
 def _target(arguments: Mapping[str, Any], target: str) -> str:

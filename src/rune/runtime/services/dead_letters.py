@@ -11,6 +11,7 @@ import msgspec
 
 from rune.codec.decode import MalformedDataError, decode
 from rune.core.execution.fact import ExecutionEnded
+from rune.core.json_decoder import JsonDecoder
 from rune.core.start_keys import REQUEUE
 from rune.ports.journal import (
     DeadLetter,
@@ -40,7 +41,7 @@ class _MessageIdentity(msgspec.Struct):
     current_node: str | None = None
 
 
-_IDENTITY = msgspec.json.Decoder(_MessageIdentity)
+_IDENTITY = JsonDecoder(_MessageIdentity)
 
 
 def _identify(letter: QueueDeadLetter) -> DeadMessage:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import msgspec
 from fastapi import Body, Query, Request
 from pydantic import Field
 from starlette.responses import Response
@@ -21,6 +20,7 @@ from rune.api.definitions import (
     PreviewView,
 )
 from rune.core.definition.model import Definition
+from rune.core.json_decoder import JsonDecoder
 from rune.core.limits import LIMITS
 from rune.core.node_type import Catalogue
 from rune.documents.draw.layout import Direction, Layout, Point, Style, lay_out, port_offsets, port_position
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 definitions = Resource("definitions")
 
 IMMUTABLE = "private, max-age=31536000, immutable"
-_DECODER = msgspec.json.Decoder(Definition)
+_DECODER = JsonDecoder(Definition)
 
 
 class LayoutQuery(QueryModel):

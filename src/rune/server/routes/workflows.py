@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import Body, Depends, Query, Request
 from msgspec.structs import asdict
 from pydantic import BeforeValidator, Field
@@ -29,6 +28,7 @@ from rune.api.workflows import (
 )
 from rune.core.definition.model import canonical, content_hash
 from rune.core.definition.problems import Problem
+from rune.core.json_decoder import read_json
 from rune.core.limits import LIMITS
 from rune.core.permissions import Principal
 from rune.core.plan.graph import ancestors
@@ -440,7 +440,7 @@ async def definition_of(server: ServerContext, hash: str) -> dict[str, Any]:
     data = await server.reader.definition(hash)
     if data is None:
         raise DefinitionNotFoundError(f"no definition has the hash {hash}")
-    found: dict[str, Any] = msgspec.json.decode(data)
+    found: dict[str, Any] = read_json(data)
     return found
 
 

@@ -26,6 +26,7 @@ from rune.core.expr.budget import (
 )
 from rune.core.expr.functions.table import Table, list_of, text_of
 from rune.core.expr.values import kind_name, kind_of, to_text, write_json, write_text
+from rune.core.json_decoder import read_json
 
 TEXT = Table("text")
 # Estimated nanoseconds per character of text that is changed, and of text that becomes parts of a list.
@@ -277,7 +278,7 @@ def parse_json(run: Evaluation, text: Any, /) -> Any:
     run.build(len(text_of(text, "parse_json")))
     run.charge(len(text) * _PARSE_NS)
     try:
-        value = msgspec.json.decode(text.encode())
+        value = read_json(text.encode())
     except (msgspec.MsgspecError, ValueError) as error:
         # The parser calls a text that ends half of a pair of escapes truncated.
         halved = lone_escapes(text.encode(errors="replace"), "")

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from rune.codec.decode import MalformedDataError, decode
+from rune.core.json_decoder import JsonDecoder
 from rune.errors import NodeFailure
 from rune.nodes.base import NodeCall
 from rune.nodes.credentials import check_connection
@@ -59,7 +60,7 @@ class _Token(msgspec.Struct):
     token_type: str = "Bearer"
 
 
-_TOKEN = msgspec.json.Decoder(_Token, strict=False)
+_TOKEN = JsonDecoder(_Token, strict=False)
 
 
 async def authorize(call: NodeCall[Any], request: Request) -> Request:

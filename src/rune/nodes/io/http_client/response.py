@@ -16,6 +16,7 @@ import msgspec
 from rune.codec.decode import MalformedDataError, decode
 from rune.core.definition.problems import BAD_NUMBER
 from rune.core.definition.strict_json import decode_json, json_depth
+from rune.core.json_decoder import JsonDecoder
 from rune.core.limits import Limits
 from rune.errors import NodeFailure
 from rune.nodes.blobs import BINARY, file_name
@@ -35,7 +36,7 @@ MIN_CHECKED_BYTES = 1024 * 1024
 
 _PIECE_BYTES = 256 * 1024
 _NOT_CANONICAL = object()
-_JSON_DECODER = msgspec.json.Decoder()
+_JSON_DECODER = JsonDecoder()
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
 
 _JSON = re.compile(r"(application|text)/(json|[a-z0-9.+_-]+\+json)")

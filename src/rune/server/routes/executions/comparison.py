@@ -19,6 +19,7 @@ from rune.api.comparison import (
 )
 from rune.core.execution.fact import NodeResult
 from rune.core.execution.stored_value import Inline, Large
+from rune.core.json_decoder import read_json
 from rune.errors import LimitExceededError
 from rune.ports.queries import NodeRun, Summary
 from rune.runtime.execution_data import ExecutionData
@@ -133,7 +134,7 @@ def _same(one: Any, other: Any) -> bool:
     texts = memoryview(one), memoryview(other)
     if texts[0] == texts[1] or max(map(len, texts)) > MAX_DECODED_BYTES:
         return texts[0] == texts[1]
-    return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
+    return bool(read_json(one) == read_json(other))
 
 
 class ComparedRunQuery(Page):
