@@ -26,8 +26,8 @@ def finite(text: str) -> float:
 
 
 class JsonDecoder(Generic[T]):
-    """Decodes JSON to a type as `msgspec.json.Decoder` does. msgspec reads what the type calls a float without the hook,
-    so no type has a list of them that a client may fill."""
+    """Decodes JSON to a type as `msgspec.json.Decoder` does. msgspec reads what the type calls a float without the
+    hook, so no type has a list of them that a client may fill."""
 
     @overload
     def __init__(self: JsonDecoder[Any], *, strict: bool = True) -> None: ...

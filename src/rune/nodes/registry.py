@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType, ModuleType
 from typing import Any, TypedDict, Unpack
@@ -19,6 +19,7 @@ import msgspec
 
 from rune.core.definition import problems as codes
 from rune.core.execution.outcome import Cancelled, Failure, FanOut, Outcome, Output, Suspend
+from rune.core.expr.budget import Meter
 from rune.core.limits import Limits
 from rune.core.node_type import Catalogue, NodeType
 from rune.core.plan.model import Parameters
@@ -58,6 +59,7 @@ from rune.nodes.endings import is_ctrl_c, is_running
 from rune.nodes.foreign_errors import failure_in_time, failure_off_loop, is_own
 from rune.nodes.io import http, llm_service, smtp
 from rune.nodes.schema import problem_text
+from rune.off_loop import off_loop_in_turn
 from rune.ports.journal import ExecutionEndedError, StoreUnavailableError, TokenEndedError
 
 _HTTP_MODULES = (
@@ -292,7 +294,7 @@ async def execute_async(kind: RunnableType, call: NodeCall[Any]) -> Outcome:
             outcome = await outcome
         if type(outcome) is Failure:
             return _cleaned(outcome, await _failure_by(_raised(outcome), task))
-        return _checked(kind, outcome, call)
+        return _checked(kind, outcome, call) if task is None else await _checked_off_loop(kind, outcome, call)
     except (StoreUnavailableError, ExecutionEndedError, TokenEndedError, Interruption):
         # A store outage, or the end of the execution or token, is not an outcome of the node.
         raise
@@ -340,6 +342,28 @@ def _cleaned(outcome: Failure, bounded: Failure) -> Failure:
 def _checked(kind: RunnableType, outcome: Outcome, call: NodeCall[Any]) -> Outcome:
     if kind.builds and isinstance(outcome, Output):
         check_json(outcome.value, call.limits, call.meter)
+    return outcome
+
+
+MAX_CHECK_NS = 10_000_000
+"""An output whose check is estimated to take longer is checked in a thread."""
+
+
+class _LongCheckInterruption(Interruption):
+    """The check of an output takes long."""
+
+
+def _interrupt(cost: int) -> int:
+    raise _LongCheckInterruption
+
+
+async def _checked_off_loop(kind: RunnableType, outcome: Outcome, call: NodeCall[Any]) -> Outcome:
+    """Check an output as `_checked` does: a large one again in a thread."""
+    if kind.builds and isinstance(outcome, Output):
+        try:
+            check_json(outcome.value, call.limits, Meter(MAX_CHECK_NS, _interrupt))
+        except _LongCheckInterruption:
+            await off_loop_in_turn(partial(check_json, outcome.value, call.limits))
     return outcome
 
 

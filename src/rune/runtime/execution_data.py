@@ -27,9 +27,9 @@ from rune.core.limits import LIMITS, Limits
 from rune.core.plan.model import Plan
 from rune.errors import LimitExceededError, RuneError
 from rune.nodes.blobs import Blobs
+from rune.off_loop import off_loop_in_turn
 from rune.ports.clock import Clock
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
-from rune.runtime.off_loop import off_loop_in_turn
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.stored_values import input_size, page_number, pages, store_value
 from rune.runtime.value_cache import CACHE_BYTES, Cache

@@ -12,8 +12,8 @@ from rune.core.definition.strict_json import Decoded, parse_input
 from rune.core.execution.stored_value import Inline, Large, StoredValue
 from rune.documents.json_schema import NeedsThreadError, short_checks
 from rune.documents.loader import check_input
+from rune.off_loop import off_loop, off_loop_in_turn
 from rune.ports.journal import BlobStore
-from rune.runtime.off_loop import off_loop, off_loop_in_turn
 
 T = TypeVar("T")
 

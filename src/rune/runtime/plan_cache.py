@@ -22,8 +22,8 @@ from rune.core.plan.compiler import compile_definition, names_of
 from rune.core.plan.model import NO_PARAMETERS, NodePlan, Plan, Split, compile_parameters
 from rune.documents.loader import check_document, definition_in
 from rune.errors import InvalidDocumentError, RuneError
+from rune.off_loop import off_loop
 from rune.ports.journal import Journal
-from rune.runtime.off_loop import off_loop
 from rune.runtime.payloads import MAX_INLINE_BYTES, checked
 
 if TYPE_CHECKING:

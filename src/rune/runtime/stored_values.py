@@ -13,8 +13,8 @@ from rune.core.execution.stored_value import Inline, Large, StoredValue
 from rune.core.limits import LIMITS, Limits
 from rune.errors import LimitExceededError
 from rune.nodes.base import check_json
+from rune.off_loop import off_loop
 from rune.ports.journal import BlobStore, ExecutionRecord
-from rune.runtime.off_loop import off_loop
 
 
 def input_size(accepted: ExecutionRecord) -> int:

@@ -27,7 +27,7 @@ import rune
 from rune.api.live import NowView
 from rune.api.problems import ProblemDocument
 from rune.api.values import ValueMatches, ValuePart
-from rune.runtime.off_loop import off_loop_in_turn
+from rune.off_loop import off_loop_in_turn
 from rune.server.auth import Authenticator, LoopbackAuth, requires
 from rune.server.context import ServerContext
 from rune.server.health import HEALTH, metrics

@@ -29,7 +29,7 @@ from rune.core.json_decoder import JsonDecoder
 from rune.core.limits import LIMITS
 from rune.core.permissions import RIGHTS, ROLES, Principal, Right
 from rune.errors import InvalidDocumentError
-from rune.runtime.off_loop import off_loop, off_loop_in_turn
+from rune.off_loop import off_loop, off_loop_in_turn
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.auth import Permission, UndeclaredPermissionError
 from rune.server.bodies import read_body, release_body

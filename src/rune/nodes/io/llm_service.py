@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from rune.codec.decode import MalformedDataError, decode
 from rune.core.definition import problems as codes
 from rune.core.definition.problems import Problem
-from rune.core.definition.strict_json import decode_json
+from rune.core.definition.strict_json import MAX_DECODED_BYTES, decode_json
 from rune.core.execution.outcome import Outcome, Output
 from rune.core.json_decoder import JsonDecoder
 from rune.documents.json_schema import NeedsThreadError, check_schema, check_value, short_checks
@@ -28,6 +29,7 @@ from rune.nodes.io.http_client.response import excerpt, is_permanent_status, rea
 from rune.nodes.io.http_client.ssrf import Target, target
 from rune.nodes.redaction import redacted
 from rune.nodes.schema import Model, declare, either
+from rune.off_loop import off_loop_in_turn
 
 if TYPE_CHECKING:
     from rune.nodes.io.http_client.client import Response
@@ -399,12 +401,14 @@ def _without_fence(text: str) -> str:
 
 
 async def _read_json(call: NodeCall[Any], completion: Completion) -> Any:
-    """Parse and check the text: in a thread if the check takes long."""
-    try:
-        with short_checks():
-            return _parse_json(call, completion)
-    except NeedsThreadError:
-        return await asyncio.to_thread(_parse_json, call, completion)
+    """Parse and check the text: in a thread if it is large or the check takes long."""
+    if len(completion.text) <= MAX_DECODED_BYTES:
+        try:
+            with short_checks():
+                return _parse_json(call, completion)
+        except NeedsThreadError:
+            pass
+    return await off_loop_in_turn(partial(_parse_json, call, completion))
 
 
 def _parse_json(call: NodeCall[Any], completion: Completion) -> Any:

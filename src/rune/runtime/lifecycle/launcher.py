@@ -29,6 +29,7 @@ from rune.core.format import required_format
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
 from rune.errors import RuneError
+from rune.off_loop import off_loop
 from rune.ports.access import AppliedLimits
 from rune.ports.journal import (
     ExecutionRecord,
@@ -43,7 +44,6 @@ from rune.runtime.execution_data import ExecutionDataCache
 from rune.runtime.lifecycle.finisher import Finisher
 from rune.runtime.lifecycle.outbox_marker import OutboxMarker
 from rune.runtime.messaging.completion_publisher import ExternalExecutor, ExternalExecutorError
-from rune.runtime.off_loop import off_loop
 from rune.runtime.payloads import same_payload
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.stored_values import store_start

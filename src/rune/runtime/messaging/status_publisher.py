@@ -38,13 +38,13 @@ from rune.core.execution.retry import retry_due
 from rune.core.execution.state import State
 from rune.core.execution.token import Path, Token, TokenPurpose, token_name
 from rune.core.plan.model import Plan
+from rune.off_loop import off_loop
 from rune.ports.journal import EventPublisher, StoredFact
 from rune.ports.state import Applied, Claim, Fence
 from rune.ports.state import State as StatePort
 from rune.runtime.execution_data import ExecutionData, ExecutionDataCache
 from rune.runtime.messaging.published_values import MAX_PUBLISHED_BYTES, output_of
 from rune.runtime.messaging.waiting_joins import PERIOD_S, JoinReporter, waiting_joins
-from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.history import OpenRuns, end_text
 from rune.runtime.state_wrapper import StateWrapper
 

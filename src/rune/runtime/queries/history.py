@@ -41,11 +41,11 @@ from rune.core.json_decoder import read_json
 from rune.core.limits import LIMITS
 from rune.core.plan.model import Plan
 from rune.errors import LimitExceededError
+from rune.off_loop import off_loop
 from rune.ports.clock import iso
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoredFact
 from rune.ports.queries import Event, NodeRun
 from rune.runtime.execution_data import ExecutionData
-from rune.runtime.off_loop import off_loop
 from rune.runtime.value_cache import Cache
 from rune.runtime.value_reader import ValueReader
 from rune.runtime.value_refs import ValueNotLoaded

@@ -50,9 +50,9 @@ from rune.core.plan.model import NO_PARAMETERS, Element, Parameters, Plan, Rules
 from rune.errors import LimitExceededError, RuneError
 from rune.nodes.base import check_json
 from rune.nodes.redaction import NAMES_ONLY
+from rune.off_loop import off_loop
 from rune.ports.journal import ExecutionRecord, StoredFact
 from rune.runtime.execution_data import ExecutionData
-from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.history import reference_document
 from rune.runtime.stored_values import input_size
 from rune.runtime.value_reader import ValueReader

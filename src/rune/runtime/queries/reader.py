@@ -37,6 +37,7 @@ from rune.core.plan.model import Plan
 from rune.errors import RuneError
 from rune.nodes.attempt_log import LogLine, StoredLog, decode_log, shortened
 from rune.nodes.redaction import SECRETS_IN_USE
+from rune.off_loop import off_loop
 from rune.ports.journal import BlobStore, ExecutionRecord, Journal, StoreDamagedError, StoredFact
 from rune.ports.processes import RunningNode
 from rune.ports.queries import (
@@ -52,7 +53,6 @@ from rune.ports.queries import (
 )
 from rune.ports.workflows import WorkflowStore
 from rune.runtime.execution_data import ExecutionNotFoundError
-from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import PlanCache
 from rune.runtime.queries import history as replays
 from rune.runtime.queries.history import STATUS, History

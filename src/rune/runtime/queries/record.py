@@ -21,9 +21,9 @@ from rune.core.json_decoder import read_json
 from rune.core.limits import LIMITS
 from rune.errors import InvalidDocumentError, LimitExceededError, RuneError
 from rune.nodes.registry import Registry, has_outside_effects
+from rune.off_loop import off_loop
 from rune.ports.queries import Summary
 from rune.runtime.execution_data import ExecutionNotFoundError
-from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.queries.history import RUNS_PER_TURN
 

@@ -21,11 +21,11 @@ import msgspec
 from rune.api.live import Rollup
 from rune.core.execution.fact import ExecutionEnded
 from rune.errors import RuneError
+from rune.off_loop import off_loop
 from rune.ports.journal import StoredFact
 from rune.ports.processes import LoggedLine, RunningNode
 from rune.ports.queries import Event
 from rune.runtime.engine import Engine
-from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.history import History
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.live.now import NowEvents

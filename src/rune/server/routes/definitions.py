@@ -26,8 +26,8 @@ from rune.core.node_type import Catalogue
 from rune.documents.draw.layout import Direction, Layout, Point, Style, lay_out, port_offsets, port_position
 from rune.documents.draw.model import Drawing, draw_stored
 from rune.errors import RuneError
+from rune.off_loop import off_loop
 from rune.runtime.execution_data import ExecutionData, ExecutionNotFoundError
-from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.queries.node_input import (
     MAX_DECODED_BYTES,

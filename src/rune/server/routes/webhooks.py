@@ -20,8 +20,8 @@ from rune.core.definition.strict_json import decode_json
 from rune.core.limits import LIMITS
 from rune.core.webhooks import DELIVERY, SIGNATURE, WebhookConfig
 from rune.errors import InvalidDocumentError
+from rune.off_loop import off_loop
 from rune.ports.workflows import Trigger, TriggerStore
-from rune.runtime.off_loop import off_loop
 from rune.runtime.services.triggered_starts import TriggeredStart
 from rune.server.auth import requires
 from rune.server.bodies import read_body, release_body

@@ -37,6 +37,7 @@ from rune.documents.draw.model import draw_definition
 from rune.documents.json_schema import NeedsThreadError, short_checks
 from rune.documents.loader import check_document, definition_in, load_document
 from rune.errors import RuneError
+from rune.off_loop import off_loop
 from rune.ports.clock import moment
 from rune.ports.workflows import (
     LATEST,
@@ -50,7 +51,6 @@ from rune.ports.workflows import (
     version_source,
     workflow_not_found,
 )
-from rune.runtime.off_loop import off_loop
 from rune.runtime.plan_cache import DefinitionNotFoundError
 from rune.runtime.queries.children import is_stored, undeployed_children
 from rune.runtime.services.workflows import MAX_NOTE_LENGTH

@@ -13,9 +13,9 @@ import logging
 import time
 from collections import OrderedDict
 
+from rune.off_loop import off_loop
 from rune.ports.journal import StoreUnavailableError
 from rune.runtime.engine import Engine
-from rune.runtime.off_loop import off_loop
 from rune.runtime.queries.overview import Overview
 from rune.runtime.queries.reader import ExecutionReader
 from rune.server.views.node_runs import CLAIMS_WRITTEN_S

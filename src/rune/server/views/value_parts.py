@@ -11,7 +11,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from rune.api.values import ValueEntry, ValueMatch, ValueMatches, ValuePart
-from rune.runtime.off_loop import off_loop
+from rune.off_loop import off_loop
 from rune.runtime.queries.value_parts import (
     MAX_CHARS,
     MAX_INLINE_BYTES,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,8 @@ from jsonschema import Draft202012Validator
 
 from rune.core.definition.strict_json import MAX_INT, MIN_INT
 from rune.core.execution.outcome import Outcome
+from rune.core.limits import LIMITS
+from rune.nodes.base import check_json
 from rune.nodes.blobs import Blobs, Reference, file_name, is_reference
 from rune.nodes.io.http_client.response import MAX_INLINE_BYTES, response_file_name
 from rune.nodes.schema import parameter_schema
@@ -280,3 +284,31 @@ def test_invalid_reference_is_rejected(get: Callable[..., Any]) -> None:
     for value in ({}, {"blob": "../x", "size": 1}, {"blob": f"x1/files/{'0' * 64}", "size": -1}):
         with pytest.raises(NodeFailure, match="not a blob reference"):
             asyncio.run(get(Blobs(MemoryBlob(), "x1"), value))
+
+
+def containers(count: int) -> bytes:
+    return b"[" + b"{}," * (count - 1) + b"1]"
+
+
+def test_response_of_more_containers_than_a_payload_may_have_fails_before_it_is_decoded() -> None:
+    body = containers(LIMITS.payload_containers + 1)
+
+    found = error(send_request(respond_with(body, Content_Type="application/json")))
+
+    assert found.code == "HTTP_TOO_LARGE"
+    assert f"more than {LIMITS.payload_containers:,} lists and objects" in found.message
+
+
+@pytest.mark.parametrize("wanted", ["auto", "json"])
+def test_large_response_is_decoded_and_checked_off_the_event_loop(wanted: str) -> None:
+    count = 400_000
+    body = containers(count)
+
+    begun = time.thread_time()
+    found = output(send_request(respond_with(body, Content_Type="application/json"), response=wanted))
+    on_loop = time.thread_time() - begun
+
+    assert len(found["body"]) == count
+    begun = time.thread_time()
+    check_json(json.loads(body))
+    assert on_loop < (time.thread_time() - begun) / 2

@@ -303,7 +303,7 @@ async def _fetch_pages(call: NodeCall[Any], request: Request, rule: Pagination |
     """Fetch the response and, given a rule, all further pages; together they may have `max_bytes`."""
     left = call.parameters.max_bytes
     response = await _fetch(call, request, left)
-    pages = Pages([response], [_body(call, response)])
+    pages = Pages([response], [await _body(call, response)])
     if rule is None or response.status >= 400:
         return pages
     pages.items.append(items_of(rule, pages.bodies[0], response.label))
@@ -323,7 +323,7 @@ async def _fetch_pages(call: NodeCall[Any], request: Request, rule: Pagination |
             if response.status == 404 and rule.style in ("page", "offset"):
                 break
             raise _status_failure(call, response)
-        body = _body(call, response)
+        body = await _body(call, response)
         items = items_of(rule, body, response.label)
         if rule.style in ("page", "offset") and not items:
             break
@@ -341,8 +341,9 @@ def _next(rule: Pagination, pages: Pages) -> Target | None:
     return join_url(last.request.where, found) if isinstance(found, str) else found
 
 
-def _body(call: NodeCall[Any], response: FinalResponse) -> Any:
-    return read(response.body, response.content_type, call.limits, response, call.parameters.response)
+async def _body(call: NodeCall[Any], response: FinalResponse) -> Any:
+    wanted = call.parameters.response
+    return await read(response.body, response.content_type, call.limits, response, wanted)
 
 
 async def _fetch(call: NodeCall[Any], request: Request, max_bytes: int) -> FinalResponse:

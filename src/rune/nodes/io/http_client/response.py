@@ -7,7 +7,7 @@ import re
 import zlib
 from collections.abc import AsyncIterator
 from email.message import Message
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 from urllib.parse import unquote
 
@@ -15,12 +15,13 @@ import msgspec
 
 from rune.codec.decode import MalformedDataError, decode
 from rune.core.definition.problems import BAD_NUMBER
-from rune.core.definition.strict_json import decode_json, json_depth
+from rune.core.definition.strict_json import MAX_DECODED_BYTES, decode_json, json_depth, json_shape
 from rune.core.json_decoder import JsonDecoder
 from rune.core.limits import Limits
 from rune.errors import NodeFailure
 from rune.nodes.blobs import BINARY, file_name
 from rune.nodes.io.http import Wanted
+from rune.off_loop import off_loop_in_turn
 
 AS_BLOB = object()
 """Placeholder for a body that is stored as a blob."""
@@ -68,7 +69,16 @@ class Labelled(Protocol):
     def label(self) -> str: ...
 
 
-def read(data: bytes, content_type: str, limits: Limits, about: Labelled, wanted: Wanted = "auto") -> Any:
+async def read(
+    data: bytes, content_type: str, limits: Limits, about: Labelled, wanted: Wanted = "auto"
+) -> Any:
+    """Convert a body as `_read` does: a large one off the event loop. The parts of a value take many times the bytes of
+    their text, and no other thread runs while they are built."""
+    work = partial(_read, data, content_type, limits, about, wanted)
+    return work() if len(data) <= MAX_DECODED_BYTES else await off_loop_in_turn(work)
+
+
+def _read(data: bytes, content_type: str, limits: Limits, about: Labelled, wanted: Wanted) -> Any:
     """Convert a body to JSON or text by its content type, or its content; return `AS_BLOB` for anything else."""
     kind, charset = _kind(content_type)
     if wanted == "json":
@@ -108,6 +118,8 @@ def _json(data: bytes, charset: str, limits: Limits, about: Labelled) -> Any:
         return None
     if charset.startswith(("utf-16", "utf-32", "utf16", "utf32")):
         data = data.decode(charset, "replace").encode()
+    if len(data) > MAX_DECODED_BYTES:
+        check_containers(data, limits, about.label)
     value = _decode_canonical(data, limits)
     if value is not _NOT_CANONICAL:
         return value
@@ -118,6 +130,13 @@ def _json(data: bytes, charset: str, limits: Limits, about: Labelled) -> Any:
         said = "should be JSON but is not" if problem.code != BAD_NUMBER else "has a number beyond 64 bits"
         raise NodeFailure(f"{about.label}: the response {said}: {where}{problem.message}", code="HTTP_BODY")
     return found.value
+
+
+def check_containers(data: bytes, limits: Limits, label: str) -> None:
+    """Refuse a text of more lists and objects than a start payload may have, before they are built."""
+    most = limits.payload_containers
+    if data.count(b"[") + data.count(b"{") > most and json_shape(data, most).containers > most:
+        raise NodeFailure(f"{label}: the response has more than {most:,} lists and objects", code=TOO_LARGE)
 
 
 def _decode_canonical(data: bytes, limits: Limits) -> Any:

@@ -21,9 +21,9 @@ from rune.core.execution.fact import NodeResult
 from rune.core.execution.stored_value import Inline, Large
 from rune.core.json_decoder import read_json
 from rune.errors import LimitExceededError
+from rune.off_loop import off_loop, off_loop_in_turn
 from rune.ports.queries import NodeRun, Summary
 from rune.runtime.execution_data import ExecutionData
-from rune.runtime.off_loop import off_loop, off_loop_in_turn
 from rune.runtime.queries.comparison import Comparison, Results, compare
 from rune.runtime.queries.history import STATUS, error_document
 from rune.runtime.stored_values import same_input
