@@ -79,6 +79,7 @@ class ServerContext:
         self.counters = engine.instrumentation.counters
         self.bodies = BytesInFlight()
         self.parsing = Turns()
+        self.parsing_yaml = Turns()  # of large documents, which take seconds
         self.reading = Turns()
         """For requests that read whole executions."""
         self.checking = asyncio.Semaphore(1)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from contextlib import AsyncExitStack
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from rune.documents import loader
 from rune.server.routes import workflows
 from tests.support.api_clients import BOOTSTRAP, RoleClients
 from tests.support.api_server import API, RunningServer, run
+from tests.support.documents import document as workflow
+from tests.support.documents import node
 from tests.support.waiting import until
 
 VALIDATE = f"{API}/workflows/validate"
@@ -96,3 +99,48 @@ def test_document_of_another_key_waits_for_one_document(
             assert reading.names == ["ada0", "ada1", "bob", "ada2", "ada3"]
 
     run(tmp_path, work, key=BOOTSTRAP)
+
+
+@pytest.mark.parametrize("media", ["application/json", "application/yaml"])
+def test_small_documents_and_json_do_not_wait_for_large_yaml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, media: str
+) -> None:
+    reading = Reading(monkeypatch)
+    large = b"id: large\n" + b"#" * workflows.MAX_SHORT_YAML_BYTES
+    other = b'{"id": "other"}' + b" " * 200_000 if media.endswith("json") else document("other")
+
+    def load(data: bytes, *arguments: Any, **options: Any) -> Any:
+        return (
+            reading.load(data, *arguments, **options)
+            if data == large
+            else loader.load_document(data, *arguments, **options)
+        )
+
+    monkeypatch.setattr(workflows, "load_document", load)
+
+    async def work(server: RunningServer) -> None:
+        first = asyncio.create_task(server.http.post(VALIDATE, content=large, headers=YAML))
+        await until(lambda: reading.names)
+        try:
+            async with asyncio.timeout(30):
+                found = await server.http.post(VALIDATE, content=other, headers={"content-type": media})
+            assert (found.status_code, first.done()) == (200, False)
+        finally:
+            reading.released.set()
+        assert (await first).status_code == 200
+
+    run(tmp_path, work)
+
+
+def test_splits_nested_too_deeply_have_problems_and_no_layout(tmp_path: Path) -> None:
+    names = [f"n{at}" for at in range(1_800)]
+    nodes = [node(name, "split" if at < 900 else "aggregator") for at, name in enumerate(names)]
+    body = workflow([node("in", "input"), *nodes], "in>n0", *map(">".join, pairwise(names)), id="deep")
+
+    async def work(server: RunningServer) -> None:
+        found = await server.http.post(f"{VALIDATE}?layout=true&plan=true", json=body)
+        assert found.status_code == 200
+        assert "SPLIT_TOO_DEEP" in {each["code"] for each in found.json()["problems"]}
+        assert (found.json().get("layout"), found.json().get("plan")) == (None, None)
+
+    run(tmp_path, work)

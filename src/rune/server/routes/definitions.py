@@ -336,7 +336,8 @@ async def import_workflow(
     Reads exports of n8n, state machines of Step Functions and canvas documents, and reports what became
     of each element. The returned document can be edited and stored."""
     data = await read_body(request, LIMITS.definition_bytes)
-    if media_type(request) not in YAML_TYPES:
+    yaml = media_type(request) in YAML_TYPES
+    if not yaml:
         check_json(request, also=" or application/yaml")
     elif len(data) > MAX_YAML_BYTES:
         raise ApiError(f"YAML documents are limited to {MAX_YAML_BYTES:,} bytes; send JSON", code="TOO_LARGE")
@@ -350,7 +351,7 @@ async def import_workflow(
         )
 
     # One at a time and outside of the event loop, as other documents are read.
-    async with server.parsing.take(request):
+    async with (server.parsing_yaml if yaml else server.parsing).take(request):
         return Reply(await off_loop(convert))
 
 

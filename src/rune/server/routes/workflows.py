@@ -89,6 +89,7 @@ MAX_INLINE_NODES = 50
 """A plan names the nodes before each node, so its size grows with their square."""
 
 MAX_INLINE_PARSE_BYTES = 8 * 1024  # larger documents are parsed in a thread
+MAX_SHORT_YAML_BYTES = 32 * 1024  # larger YAML waits for other large YAML only, and delays no other document
 MAX_YAML_SECONDS = 10.0  # of CPU time: YAML takes a hundred times as long to parse as JSON
 
 _EXAMPLE = {
@@ -153,7 +154,8 @@ async def read_document(request: Request, server: Server) -> ValidationResult:
             pass
     # One at a time and outside of the event loop, so that large documents delay only each other, and those of one key
     # delay those of another by one document.
-    async with server.parsing.take(request):
+    large_yaml = suffix == "yaml" and len(data) > MAX_SHORT_YAML_BYTES
+    async with (server.parsing_yaml if large_yaml else server.parsing).take(request):
         return await off_loop(read)
 
 
@@ -260,7 +262,7 @@ async def validate_workflow(
 def _checked(document: ValidationResult, query: ValidateQuery, problems: list[Problem]) -> Checked:
     definition = document.definition if document.valid else None
     layout: LayoutView | None = None
-    if query.layout and document.graph is not None:
+    if query.layout and document.graph is not None and _is_drawn(document):
         layout = layout_view(draw_definition(document), query)
     return Checked(
         valid=document.valid,
@@ -272,9 +274,18 @@ def _checked(document: ValidationResult, query: ValidateQuery, problems: list[Pr
     )
 
 
+def _is_drawn(document: ValidationResult) -> bool:
+    """Return whether the splits of a document, which may be invalid otherwise, are nested as deeply as they may be: the
+    frames of deeper ones lie in each other, and are laid out by recursion."""
+    scopes = document.scopes
+    if scopes is None:
+        return True
+    return all(len(scopes.enclosing(at)) <= LIMITS.split_depth + 1 for at in range(len(scopes.split)))
+
+
 def _planned(document: ValidationResult) -> dict[str, PlannedNode] | None:
     definition, graph, scopes = document.definition, document.graph, document.scopes
-    if definition is None or graph is None or scopes is None:
+    if definition is None or graph is None or scopes is None or not _is_drawn(document):
         return None
     boxes, before = draw_definition(document).boxes, ancestors(graph)
     planned: dict[str, PlannedNode] = {}
