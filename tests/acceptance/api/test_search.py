@@ -129,3 +129,20 @@ def test_workflow_activity_has_newest_outcomes_and_quantiles(tmp_path: Path) -> 
         assert [each.activity async for each in server.client.workflows()] == [None, None]
 
     run(tmp_path, work)
+
+
+def test_count_with_text_is_that_of_what_the_text_finds(tmp_path: Path) -> None:
+    async def work(server: RunningServer) -> None:
+        await server.deploy(HELLO)
+        for _ in range(2):
+            started = (await server.client.start("hello")).execution_id
+
+        async def counted(query: str) -> tuple[int, Any]:
+            found = (await server.http.get(f"/api/v1/executions?count=estimate&{query}")).json()
+            return len(found["executions"]), found.get("count")
+
+        assert await counted("limit=5") == (2, {"value": 2, "exact": True})
+        assert await counted("q=nothing-like-this") == (0, {"value": 0, "exact": True})
+        assert await counted(f"q={started}") == (1, {"value": 1, "exact": True})
+
+    run(tmp_path, work)

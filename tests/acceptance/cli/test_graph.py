@@ -238,3 +238,13 @@ def test_edges_are_straight_above_bend_limit() -> None:
 def test_draw_definition_requires_readable_document() -> None:
     with pytest.raises(ValueError, match="could not be read"):
         draw_definition(ValidationResult(()))
+
+
+@pytest.mark.parametrize("options", [["--mermaid"], ["--svg", "-"]])
+def test_graph_prints_no_control_characters_of_a_document(tmp_path: pathlib.Path, options: list[str]) -> None:
+    file = tmp_path / "w.json"
+    file.write_text(json.dumps(document([node("in", "input", name="a\x1b]0;title\x07b\x9b2J")], id="w")))
+
+    text = rune("graph", str(file), *options).output
+
+    assert [each for each in text if not each.isprintable() and each != "\n"] == []

@@ -16,7 +16,7 @@ from rich.text import Text
 from rune.cli.arguments import Nodes, examine_file
 from rune.cli.backend import children_to_deploy
 from rune.cli.lines import line_of
-from rune.cli.output import clean, count, file_of, place_in
+from rune.cli.output import clean, clean_lines, count, file_of, place_in
 from rune.core.definition import problems
 from rune.core.definition.model import content_hash
 from rune.core.validation.validate import ValidationResult
@@ -174,7 +174,7 @@ def graph(
     if svg is not None:
         _write(svg, draw_svg(picture))
     elif mermaid:
-        typer.echo(draw_mermaid(picture))
+        typer.echo(clean_lines(draw_mermaid(picture)))
     else:
         print_drawing(picture)
 
@@ -187,7 +187,7 @@ def _is_drawable(verdict: ValidationResult) -> bool:
 
 def _write(target: str, text: str) -> None:
     if target == "-":
-        typer.echo(text)
+        typer.echo(clean_lines(text))
         return
     try:
         Path(target).write_text(text, encoding="utf-8")

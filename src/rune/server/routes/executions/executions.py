@@ -304,7 +304,12 @@ class ExecutionQuery(ExecutionFilters, Page):
         ]
     ] = None
     count: Omittable[
-        Annotated[Literal["estimate"], Field(description="Also count the executions; many are estimated.")]
+        Annotated[
+            Literal["estimate"],
+            Field(
+                description="Also count the executions; many are estimated. With `q` only if all are on the page."
+            ),
+        ]
     ] = None
 
 
@@ -334,7 +339,11 @@ async def list_executions(
         page, following = found.executions, found.next
     await check_cursor(server.reader, query.cursor, page)
     counted = None
-    if query.count is not None:
+    if query.count is not None and query.q is not None:
+        # No index has the text: it is counted if all that have it are on the page.
+        if query.cursor is None and following is None:
+            counted = CountView(value=len(page), exact=True)
+    elif query.count is not None:
         number = await server.reader.count(wanted)
         counted = CountView(value=number.count, exact=number.exact)
     return Reply(
