@@ -8,14 +8,12 @@ RuneError                              base of all errors that Rune raises on pu
 ├── NodeFailure                        a node fails with a code and details
 ├── adapters.blobs.keys                       InvalidBlobKeyError
 ├── adapters.postgres.database                DatabaseRefusedError, OutOfLocksError
-├── adapters.postgres.state_lock              OtherStateError
 ├── adapters.rabbitmq.amqp.errors             AmqpError (InvalidAddressError, ConnectionRefusedByBrokerError,
 │                                             BrokerUnavailableError, ChannelClosedError, PublishError
 │                                             (UnroutableError, NackedError))
 ├── adapters.rabbitmq.topology                InvalidQueueNameError, TopologyMismatchError
 ├── adapters.redis.client                     InvalidAddressError, RedisError (RedirectionError), RefusalError,
-│                                             LateCommandError, MissingFunctionsError,
-│                                             EmptyStateError
+│                                             LateCommandError, MissingFunctionsError
 ├── adapters.redis.stores                     UnsuitableServerError
 ├── adapters.sqlite.backup                    InvalidBackupError
 ├── bootstrap                                 UnsupportedByBackendError, UnsupportedOverUrlError

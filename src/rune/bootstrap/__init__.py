@@ -259,9 +259,8 @@ async def wait_for_stores(settings: Settings) -> None:
     await cluster.wait_for_stores(settings)
 
 
-async def migrate(settings: Settings, *, prefix: bool = False) -> list[str]:
-    """Migrate the stores to the version of this program; return the applied steps. With `prefix`, that of the settings
-    becomes that of the database."""
+async def migrate(settings: Settings) -> list[str]:
+    """Migrate the stores to the version of this program; return the applied steps."""
     _check_no_url(settings)
     if not settings.clustered:
         raise UnsupportedByBackendError(
@@ -269,7 +268,7 @@ async def migrate(settings: Settings, *, prefix: bool = False) -> list[str]:
         )
     from rune.bootstrap import cluster  # noqa: PLC0415 - its drivers are an extra
 
-    return await cluster.migrate(settings, prefix=prefix)
+    return await cluster.migrate(settings)
 
 
 async def grant_roles(settings: Settings) -> list[str]:

@@ -32,14 +32,12 @@ from rune.adapters.postgres.expectations import PostgresExpectations
 from rune.adapters.postgres.journal import PostgresJournal
 from rune.adapters.postgres.schema import grant
 from rune.adapters.postgres.schema import migrate as migrate_database
-from rune.adapters.postgres.state_lock import check_state, using_state
 from rune.adapters.postgres.stores import (
     ClusterIdentity,
     PostgresBulkJobs,
     PostgresCounts,
     PostgresHooks,
     PostgresStores,
-    bind_prefix,
     cluster_identity,
     create_identity,
     postgres,
@@ -84,8 +82,6 @@ log = logging.getLogger("rune.startup")
 
 MIN_DELAY_S, MAX_DELAY_S = 0.1, 3.0
 LOG_PERIOD_S = 10.0
-MAX_ADOPTION_S = 10.0
-"""How long a process waits for another one that is started at the same time to create the state in Redis."""
 
 
 @asynccontextmanager
@@ -106,8 +102,6 @@ async def running_engine(
             postgres(settings.journal, outside=_external_blobs(settings))
         )
         identity = _checked(settings, await create_identity(opened.database))
-        if roles and identity.prefix is None:
-            identity = _checked(settings, await bind_prefix(opened.database, settings.prefix))
         partitions = settings.partitions or identity.partitions or PARTITIONS
         stores = RedisStores(
             settings.state,
@@ -115,13 +109,10 @@ async def running_engine(
             partitions=partitions,
             journal=identity.journal,
             database=identity.database,
-            if_empty="adopt" if roles else "refuse",
         )
-        if roles:
-            await _share_state(stack, settings, opened.database, stores)
         # What a process without a role does needs PostgreSQL alone, or fails by itself while Redis is away.
         await stack.enter_async_context(stores.running(clock, required=bool(roles)))
-        if roles and identity.partitions is None:
+        if identity.partitions is None:
             await settle_partitions(opened.database, partitions)
         member = this_process(
             tuple(sorted(roles)), settings.queues, settings.slots, tuple(sorted(registry.catalogue))
@@ -150,44 +141,11 @@ async def running_engine(
         yield engine
 
 
-async def _share_state(
-    stack: AsyncExitStack, settings: Settings, database: Database, stores: RedisStores
-) -> None:
-    """Use the state in Redis until the stack is closed. Processes that are started together wait for the first one."""
-    deadline = time.monotonic() + min(settings.start_timeout, MAX_ADOPTION_S)
-    has_state = partial(_has_state, settings)
-
-    async def enter() -> None:
-        await stack.enter_async_context(using_state(database, has_state, stores.connect))
-
-    await wait_for_store("Redis", enter, deadline)
-
-
-async def _has_state(settings: Settings) -> bool:
-    """Return whether Redis has the state of a cluster."""
-    client = open_client(settings.state)
-    try:
-        return bool((await stored_identity(client, KeySpace(settings.prefix))).journal)
-    finally:
-        await client.close()
-
-
 async def wait_for_stores(settings: Settings) -> None:
     """Wait until PostgreSQL and Redis can be used by this version, for at most `start_timeout` seconds."""
     deadline = time.monotonic() + settings.start_timeout
     await wait_for_store("PostgreSQL", lambda: _ensure_schema(settings), deadline)
     await wait_for_store("Redis", lambda: _check_functions(settings), deadline)
-    await wait_for_store("Redis", lambda: _check_state(settings), deadline)
-
-
-async def _check_state(settings: Settings) -> None:
-    """Raise OtherStateError if this process may not use the Redis of the settings."""
-    database = Database(settings.journal, size=1)
-    await database.open()
-    try:
-        await check_state(database, partial(_has_state, settings))
-    finally:
-        await database.close()
 
 
 async def _check_functions(settings: Settings) -> None:
@@ -213,7 +171,7 @@ async def _ensure_schema(settings: Settings) -> None:
 
 
 _identities: dict[str, ClusterIdentity] = {}
-"""What tells clusters from others, by the address of the database. It changes only while no process runs."""
+"""What tells clusters from others, by the address of the database. It never changes."""
 
 
 async def known_identity(settings: Settings) -> ClusterIdentity | None:
@@ -231,15 +189,14 @@ async def known_identity(settings: Settings) -> ClusterIdentity | None:
             await database.close()
     except RuneError as error:
         return ClusterIdentity("", None) if error.code == "EMPTY_STORE" else None
-    if found.journal and None not in (found.partitions, found.prefix):
+    if found.journal and found.partitions is not None:
         _identities[settings.journal] = found
     return found
 
 
-async def check_same_cluster(settings: Settings, *, prefix: bool = True) -> ClusterIdentity | None:
-    """Raise if Redis has the state of another cluster than that of the database, or if the settings name another prefix
-    or number of partitions; without `prefix`, that one is not compared. Return what tells the cluster from others, if
-    the database can say it."""
+async def check_same_cluster(settings: Settings) -> ClusterIdentity | None:
+    """Raise if Redis has the state of another cluster than that of the database, or if the settings name another number
+    of partitions. Return what tells the cluster from others, if the database can say it."""
     client = open_client(settings.state)
     try:
         # Read before that of the database, which is created first.
@@ -248,7 +205,7 @@ async def check_same_cluster(settings: Settings, *, prefix: bool = True) -> Clus
         await client.close()
     identity = await known_identity(settings)
     if identity is not None:
-        _checked(settings, identity if prefix else identity._replace(prefix=None))
+        _checked(settings, identity)
         check_identity(stored, identity.journal, identity.database)
     return identity
 
@@ -262,19 +219,12 @@ async def looking_at_redis(settings: Settings) -> RedisStores:
         partitions=identity.partitions or settings.partitions,
         journal=identity.journal,
         database=identity.database,
-        if_empty="read",
+        looking=True,
     )
 
 
 def _checked(settings: Settings, found: ClusterIdentity) -> ClusterIdentity:
-    """Raise if the settings name another prefix or number of partitions than the cluster has."""
-    if found.prefix not in (None, settings.prefix):
-        raise StoreDamagedError(
-            f"RUNE_PREFIX is `{settings.prefix}`, and this database belongs to the processes with RUNE_PREFIX"
-            f" `{found.prefix}`: set that one; to change it, stop all processes and run `rune migrate --prefix` with"
-            " the new one",
-            code="REDIS_UNFIT",
-        )
+    """Raise if the settings name another number of partitions than the cluster has."""
     if settings.partitions is not None and found.partitions not in (None, settings.partitions):
         raise SettingsError(
             f"RUNE_PARTITIONS is {settings.partitions}, and this cluster has {found.partitions} partitions since its"
@@ -498,14 +448,11 @@ async def list_processes(settings: Settings) -> list[ProcessInfo]:
         await stores.client.close()
 
 
-async def migrate(settings: Settings, *, prefix: bool = False) -> list[str]:
+async def migrate(settings: Settings) -> list[str]:
     """Migrate the database to the version of this program and load its functions into Redis; return the applied
-    steps. With `prefix`, that of the settings becomes that of the database. Nothing is changed if Redis has the state
-    of another cluster than that of the database."""
-    await check_same_cluster(settings, prefix=not prefix)
+    steps. Nothing is changed if Redis has the state of another cluster than that of the database."""
+    await check_same_cluster(settings)
     steps = await migrate_database(settings.journal)
-    if prefix:
-        steps += await _change_prefix(settings)
     client = open_client(settings.state)
     functions = library(settings.prefix)
     try:
@@ -513,20 +460,6 @@ async def migrate(settings: Settings, *, prefix: bool = False) -> list[str]:
     finally:
         await client.close()
     return [*steps, f"functions of Redis ({functions.name})"] if loaded else steps
-
-
-async def _change_prefix(settings: Settings) -> list[str]:
-    """Record the prefix of the settings in the database; return the step, none if it was recorded."""
-    database = Database(settings.journal, size=1)
-    await database.open()
-    try:
-        if (await cluster_identity(database)).prefix == settings.prefix:
-            return []
-        await bind_prefix(database, settings.prefix, anew=True)
-    finally:
-        await database.close()
-    _identities.pop(settings.journal, None)
-    return [f"prefix {settings.prefix}"]
 
 
 async def grant_roles(settings: Settings) -> list[str]:

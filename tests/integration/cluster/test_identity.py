@@ -178,17 +178,18 @@ def test_copy_of_the_database_runs_with_another_prefix(copied: Settings, tmp_pat
     asyncio.run(go())
 
 
-def test_replacement_of_the_database_runs_after_redis_was_emptied(tmp_path: pathlib.Path) -> None:
-    own = stores(tmp_path / "stores")
+def test_replacement_of_the_database_runs_after_redis_was_emptied(
+    used: Settings, tmp_path: pathlib.Path
+) -> None:
+    own = replace(used, prefix=stores(tmp_path / "stores").prefix)
+    moved = copy_of(own, tmp_path / "moved")
 
     async def run(settings: Settings) -> None:
         async with open_engines(settings, registry=recording_registry([])) as engine:
             await engine.run(DOCUMENT)
 
-    asyncio.run(run(own))
-    moved = copy_of(own, tmp_path / "moved")
-
     async def go() -> None:
+        await run(own)
         with pytest.raises(StoreDamagedError, match="another copy"):
             await run(moved)
         redis = Client(own.state)
@@ -200,8 +201,8 @@ def test_replacement_of_the_database_runs_after_redis_was_emptied(tmp_path: path
     asyncio.run(go())
 
 
-def test_state_of_a_version_that_kept_no_database_is_used(tmp_path: pathlib.Path) -> None:
-    own = stores(tmp_path / "stores")
+def test_state_of_a_version_that_kept_no_database_is_used(used: Settings, tmp_path: pathlib.Path) -> None:
+    own = replace(used, prefix=stores(tmp_path / "stores").prefix)
 
     async def run() -> None:
         async with open_engines(own, registry=recording_registry([])) as engine:

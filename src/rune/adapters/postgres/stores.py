@@ -61,13 +61,11 @@ async def postgres(
 
 class ClusterIdentity(NamedTuple):
     """The id of a journal, and the number of partitions of its state; empty and None before the first start. `database`
-    tells the database from its copies, which have the same id; empty if the user may not ask for it. `prefix` is that
-    of the keys in Redis; None before a process has recorded it in this database."""
+    tells the database from its copies, which have the same id; empty if the user may not ask for it."""
 
     journal: str
     partitions: int | None
     database: str = ""
-    prefix: str | None = None
 
 
 async def cluster_identity(database: Database) -> ClusterIdentity:
@@ -78,8 +76,7 @@ async def cluster_identity(database: Database) -> ClusterIdentity:
     (found,) = rows
     ((server,),) = await database.fetch(query("server_identity")) if found["may_ask"] else ((None,),)
     name = "" if server is None else f"{server}:{found['database']}"
-    copied = bool(name and found["prefix_of"]) and name != found["prefix_of"]
-    return ClusterIdentity(found["journal"], found["partitions"], name, None if copied else found["prefix"])
+    return ClusterIdentity(found["journal"], found["partitions"], name)
 
 
 async def create_identity(database: Database) -> ClusterIdentity:
@@ -94,14 +91,6 @@ async def create_identity(database: Database) -> ClusterIdentity:
 async def settle_partitions(database: Database, partitions: int) -> None:
     """Record the number of partitions, unless there is one."""
     await database.fetch(query("cluster_settle"), partitions)
-
-
-async def bind_prefix(database: Database, prefix: str, *, anew: bool = False) -> ClusterIdentity:
-    """Record the prefix of the keys in Redis, unless there is one; `anew`: in its place. Return what tells this cluster
-    from others then."""
-    found = await create_identity(database)
-    await database.fetch(query("cluster_bind"), prefix, found.database, anew)
-    return await cluster_identity(database)
 
 
 class PostgresHooks:

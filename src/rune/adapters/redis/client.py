@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import SplitResult, parse_qs, parse_qsl, unquote, urlsplit
 
 import hiredis
@@ -99,11 +99,6 @@ SHA_LENGTH = 12
 Argument = str | bytes | int
 
 
-EmptyState = Literal["adopt", "refuse", "read"]
-"""What a process does with a server that has no state: it makes it that of its cluster, as workers and schedulers do;
-it refuses it, because nobody would execute what it stores there; or it reads that there is nothing."""
-
-
 class StateIdentity(NamedTuple):
     """The cluster that a process belongs to: the id of its journal, its number of partitions, and the database that has
     the journal, which a copy of it is not; empty: unknown."""
@@ -111,7 +106,6 @@ class StateIdentity(NamedTuple):
     journal: str = ""
     partitions: str = ""
     database: str = ""
-    if_empty: EmptyState = "adopt"
 
 
 UNKNOWN = StateIdentity()
@@ -159,15 +153,6 @@ class MissingFunctionsError(StoreUnavailableError):
     """The server lacks the functions of this version, and this process does not load them."""
 
     code = "FUNCTIONS_MISSING"
-
-
-class EmptyStateError(StoreUnavailableError):
-    """The server has no state, and this process must not create one."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Redis has no state of this cluster: no worker or scheduler uses it yet, or RUNE_STATE names another server"
-        )
 
 
 class _ServerError(Exception):
@@ -370,8 +355,6 @@ def _error(text: str) -> RuneError:
         return other_cluster(*text.split(" ")[1:3])
     if code == "COPY":
         return other_database()
-    if code == "EMPTY":
-        return EmptyStateError()
     return (
         StoreUnavailableError(f"Redis: {text}") if code in UNAVAILABLE_CODES else RedisError(text, code=code)
     )
@@ -461,18 +444,6 @@ class Client:
         if connection is None or connection.lost:
             connection = await self._connected()
         return connection.server, connection.run_number
-
-    async def identify(self, key: str) -> None:
-        """Tell the server that has a key whose state it has, after it lost its data while the connection stayed."""
-        _, journal, database = run_number_keys(self._run_number_key_of(key))
-        identity = self._identity
-        if identity.if_empty == "adopt" and identity.journal and identity.partitions:
-            await self.call("SET", journal, f"{identity.journal} {identity.partitions}", "NX")
-            if identity.database:
-                await self.call("SET", database, identity.database, "NX")
-
-    def _run_number_key_of(self, key: str) -> str:
-        return self._run_number_key
 
     async def url_of(self, key: str) -> str:
         """Return the URL of the server that has a key or a channel."""

@@ -315,12 +315,9 @@ class ClusterClient(Client):
         head = _head(key)
         route = self._known_route(head) or await self._find_route(key, head)
         if route.number is None:
-            keys = run_number_keys(self._run_number_key_of(key))
+            keys = run_number_keys(f"{head}:incarnation")
             route.number = int(await self.run("server_run", keys, *self._identity))
         return route.connection.server, route.number
-
-    def _run_number_key_of(self, key: str) -> str:
-        return f"{_head(key)}:incarnation"
 
     async def servers(self) -> Sequence[Client]:
         if self._outdated:

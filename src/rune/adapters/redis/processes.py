@@ -204,7 +204,6 @@ class RedisNotifier:
 class RedisProcessRegistry:
     def __init__(self, client: Client, keys: KeySpace) -> None:
         self._client = client
-        self._keys = keys
         self._key = f"{keys.prefix}:fleet"
         self._drained = f"{keys.prefix}:fleet:drained"
 
@@ -212,9 +211,6 @@ class RedisProcessRegistry:
         if member.draining and not await self._client.call("HEXISTS", self._key, member.name):
             # The registry was emptied, or has dropped a silent process: the request is forgotten, not withdrawn.
             await self.request_drain(member.name, True)
-        # A server that lost its data while the connection stayed is refused by commands until it is told again.
-        parts = range(self._keys.partitions if self._client.clustered else 1)
-        await self._client.gather(*(self._client.identify(self._keys.due(part)) for part in parts))
         shown = msgspec.structs.replace(member, seen_at=await self._now())
         _, drained = await asyncio.gather(
             self._client.call("HSET", self._key, member.name, _JSON.encode(shown)),

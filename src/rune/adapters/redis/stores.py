@@ -21,7 +21,6 @@ from rune.adapters.redis.client import (
     UNKNOWN,
     Argument,
     Client,
-    EmptyState,
     MissingFunctionsError,
     RedisError,
     StateIdentity,
@@ -345,13 +344,16 @@ class RedisStores:
         partitions: int | None = None,
         journal: str = "",
         database: str = "",
-        if_empty: EmptyState = "adopt",
+        looking: bool = False,
     ) -> None:
         """A server that has the state of another `journal`, of another `database` with it, or another number of
-        partitions, is refused whenever a connection to it is opened; empty and None: not known here."""
+        partitions, is refused whenever a connection to it is opened; empty and None: not known here. A server without
+        any state gets them, unless this process is only `looking`."""
         self.keys = KeySpace(prefix, partitions or PARTITIONS)
         self._url = url
-        self._identity = StateIdentity(journal, str(partitions or ""), database, if_empty)
+        # Redis stores an identity only with both of its parts.
+        known = "" if partitions is None or (looking and journal) else str(partitions)
+        self._identity = StateIdentity(journal, known, database)
         self.client = self._open_client()
         self._blocking = Client(url, deadline=None)
         self._queues: list[RedisQueue] = []

@@ -32,13 +32,6 @@ def migrate(
             help="Also grant rune_worker, rune_scheduler and rune_api exactly the permissions they need.",
         ),
     ] = False,
-    prefix: Annotated[
-        bool,
-        typer.Option(
-            "--prefix",
-            help="Also make RUNE_PREFIX the prefix of this database in place of its own. Stop all processes first.",
-        ),
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Prepare the stores of a cluster for this version of Rune.
@@ -53,7 +46,7 @@ def migrate(
     try:
         settings = load_settings()
         require_local(settings, "migrate")
-        steps = asyncio.run(bootstrap.migrate(settings, prefix=prefix))
+        steps = asyncio.run(bootstrap.migrate(settings))
         granted = asyncio.run(bootstrap.grant_roles(settings)) if roles else []
     except RuneError as error:
         raise typer.Exit(print_error(error, as_json=as_json)) from None
