@@ -1026,7 +1026,8 @@ def http(
     HTTP_CONNECT: the connection failed
     HTTP_STATUS: the status is listed in `raise_on_status`
     HTTP_BLOCKED: the address is not allowed
-    HTTP_TOO_LARGE: the response is larger than `max_bytes`
+    HTTP_TOO_LARGE: the response is larger than `max_bytes`, or has more than 2,000,000 lists and
+        objects
     HTTP_TLS: the certificate is not valid or the TLS handshake failed
     HTTP_REDIRECT: too many redirects, or one that is not allowed
     HTTP_PROTOCOL: the response is not valid HTTP or is incomplete
